@@ -13,65 +13,129 @@
 #define MIDDLE_CHUNK (20 * MIB)
 
 struct torch_arena_part {
-    struct torch_arena_part *before, *behind; /* its neighbours in the chunk */
-    struct torch_arena_part *next, **link;    /* in the list of free parts, or in a bucket of live ones */
-    struct torch_arena_chunk *chunk;
+    union {
+        struct weir__branch branch; /* of a free part: in its arena's tree */
+        struct weir__link link;     /* of a live one: in the table */
+    };
+    const void *key; /* its chunk's, as the next one: what the tree compares lies together */
+    uint64_t id;
+    size_t size; /* a multiple of the step */
     char *ptr;
-    size_t size;  /* a multiple of the step */
+    struct torch_arena_part *before, *behind; /* its neighbours in the chunk */
+    struct torch_arena_chunk *chunk;
     size_t asked; /* 0: free */
     bool waits;   /* of a live one: it was freed */
 };
 
-struct torch_arena_chunk {
-    struct torch_arena_chunk *next;
-    const void *key;
-    uint64_t id;
-    char *base;
-    size_t size;
-    struct torch_arena_part *first;
-};
+/* The tree of free parts --------------------------------------------------------------------------------------------------------------- */
 
-static void list_part(struct torch_arena_part **list, struct torch_arena_part *part)
+static struct torch_arena_part *free_of(const struct weir__branch *branch)
 {
-    part->next = *list;
-    part->link = list;
-    if (part->next)
-        part->next->link = &part->next;
-    *list = part;
+    return WEIR__ITEM(branch, struct torch_arena_part, branch);
 }
 
-static void unlist_part(struct torch_arena_part *part)
+/* By stream, size and address, so that the best part for a request is the first that is not before it. */
+static bool is_before(const struct weir__branch *one, const struct weir__branch *other)
 {
-    *part->link = part->next;
-    if (part->next)
-        part->next->link = part->link;
+    const struct torch_arena_part *first = free_of(one), *second = free_of(other);
+    if (first->key != second->key)
+        return (uintptr_t)first->key < (uintptr_t)second->key;
+    if (first->id != second->id)
+        return first->id < second->id;
+    return first->size != second->size ? first->size < second->size : first->ptr < second->ptr;
 }
 
-static size_t bucket_of(const void *ptr)
+static const struct weir__treap_kind kind = { .is_before = is_before };
+
+static void add_free(struct torch_arena *arena, struct torch_arena_part *part)
 {
-    return (size_t)(((uint64_t)(uintptr_t)ptr / TORCH_ARENA_STEP * UINT64_C(0x9E3779B97F4A7C15)) >> 32) % TORCH_ARENA_BUCKETS;
+    part->branch.rank = weir__treap_rank((uintptr_t)part->ptr);
+    arena->free_parts = weir__treap_add(arena->free_parts, &part->branch, &kind);
 }
 
-static struct torch_arena_part *find_live(const struct torch_arena *arena, const void *ptr)
+static void remove_free(struct torch_arena *arena, const struct torch_arena_part *part)
 {
-    struct torch_arena_part *part = arena->live_parts[bucket_of(ptr)];
-    while (part && part->ptr != ptr)
-        part = part->next;
-    return part;
+    arena->free_parts = weir__treap_without(arena->free_parts, &part->branch, &kind);
 }
+
+static struct torch_arena_part *find_free(struct torch_arena *arena, const void *key, uint64_t id, size_t size)
+{
+    const struct torch_arena_part wanted = { .key = key, .id = id, .size = size };
+    struct torch_arena_part *best = NULL;
+    for (const struct weir__branch *branch = arena->free_parts; branch; arena->looked_count++) {
+        bool is_less = is_before(branch, &wanted.branch);
+        if (!is_less)
+            best = free_of(branch);
+        branch = is_less ? branch->right : branch->left;
+    }
+    return best && best->key == key && best->id == id ? best : NULL;
+}
+
+/* Live parts --------------------------------------------------------------------------------------------------------------------------- */
+
+/* A part that is not in the tree becomes live. */
+static void add_live(struct torch_arena *arena, struct torch_arena_part *part, size_t asked)
+{
+    part->asked = asked;
+    weir__table_add(arena->live, &part->link, (uintptr_t)part->ptr, 0);
+    arena->live_count++;
+    part->chunk->live_count++;
+}
+
+/* It is in no list then. */
+static void remove_live(struct torch_arena *arena, struct torch_arena_part *part)
+{
+    weir__table_remove(arena->live, &part->link);
+    arena->live_count--;
+    arena->waiting_count -= part->waits;
+    part->chunk->live_count--;
+    part->asked = 0;
+    part->waits = false;
+}
+
+struct torch_arena_part *torch_arena_find(const struct weir__table *live, const void *ptr)
+{
+    struct weir__link *link = weir__table_first(live, (uintptr_t)ptr);
+    return link ? WEIR__ITEM(link, struct torch_arena_part, link) : NULL;
+}
+
+struct torch_arena *torch_arena_of(const struct torch_arena_part *part)
+{
+    return part->chunk->arena;
+}
+
+bool torch_arena_is_used(const struct torch_arena *arena, const void *ptr)
+{
+    const struct torch_arena_part *part = torch_arena_find(arena->live, ptr);
+    return part && part->chunk->arena == arena && !part->waits;
+}
+
+void torch_arena_wait(struct torch_arena_part *part)
+{
+    part->chunk->arena->waiting_count += !part->waits;
+    part->waits = true;
+}
+
+/* Chunks ------------------------------------------------------------------------------------------------------------------------------- */
 
 size_t torch_arena_chunk_size(size_t size)
 {
     if (size <= SMALL)
-        return SMALL_CHUNK + TORCH_ARENA_STEP;
-    if (size <= MIDDLE)
-        return MIDDLE_CHUNK + TORCH_ARENA_STEP;
-    if (size > SIZE_MAX - TORCH_ARENA_STEP - SMALL_CHUNK)
-        return 0;
-    return (size + SMALL_CHUNK - 1) / SMALL_CHUNK * SMALL_CHUNK + TORCH_ARENA_STEP;
+        return SMALL_CHUNK;
+    return size < MIDDLE ? MIDDLE_CHUNK : torch_arena_least_size(size);
 }
 
-bool torch_arena_add(struct torch_arena *arena, const void *key, uint64_t id, void *base, size_t size)
+size_t torch_arena_least_size(size_t size)
+{
+    return size > SIZE_MAX - SMALL_CHUNK ? 0 : (size + SMALL_CHUNK - 1) / SMALL_CHUNK * SMALL_CHUNK;
+}
+
+static struct torch_arena_part part_of(struct torch_arena_chunk *chunk, char *ptr, size_t size)
+{
+    return (struct torch_arena_part){ .key = chunk->key, .id = chunk->id, .size = size, .ptr = ptr, .chunk = chunk };
+}
+
+bool torch_arena_add(struct torch_arena *arena, const struct torch_arena_chunk *given)
 {
     struct torch_arena_chunk *chunk = malloc(sizeof *chunk);
     struct torch_arena_part *part = malloc(sizeof *part);
@@ -80,22 +144,31 @@ bool torch_arena_add(struct torch_arena *arena, const void *key, uint64_t id, vo
         free(part);
         return false;
     }
-    *chunk = (struct torch_arena_chunk){ .next = arena->chunks, .key = key, .id = id, .base = base, .size = size, .first = part };
-    *part = (struct torch_arena_part){ .chunk = chunk, .ptr = chunk->base + TORCH_ARENA_STEP };
-    part->size = (size - TORCH_ARENA_STEP) / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
+    *chunk = *given;
+    chunk->arena = arena;
+    chunk->next = arena->chunks;
+    chunk->link = &arena->chunks;
+    chunk->first = part;
+    chunk->live_count = 0;
+    if (chunk->next)
+        chunk->next->link = &chunk->next;
     arena->chunks = chunk;
-    list_part(&arena->free_parts, part);
+    *part = part_of(chunk, chunk->base, chunk->size / TORCH_ARENA_STEP * TORCH_ARENA_STEP);
+    add_free(arena, part);
     return true;
 }
 
-static struct torch_arena_part *find_free(const struct torch_arena *arena, const void *key, uint64_t id, size_t size)
+void torch_arena_remove(struct torch_arena_chunk *chunk)
 {
-    struct torch_arena_part *best = NULL;
-    for (struct torch_arena_part *part = arena->free_parts; part; part = part->next)
-        if (part->chunk->key == key && part->chunk->id == id && part->size >= size && (!best || part->size < best->size))
-            best = part;
-    return best;
+    *chunk->link = chunk->next;
+    if (chunk->next)
+        chunk->next->link = chunk->link;
+    remove_free(chunk->arena, chunk->first);
+    free(chunk->first);
+    free(chunk);
 }
+
+/* Taking and giving -------------------------------------------------------------------------------------------------------------------- */
 
 /* What is behind the first `size` bytes becomes a part of its own. Where there is no host memory for that, it stays with them. */
 static void split(struct torch_arena *arena, struct torch_arena_part *part, size_t size)
@@ -103,22 +176,14 @@ static void split(struct torch_arena *arena, struct torch_arena_part *part, size
     struct torch_arena_part *rest = part->size > size ? malloc(sizeof *rest) : NULL;
     if (!rest)
         return;
-    *rest = (struct torch_arena_part){ .before = part, .behind = part->behind, .chunk = part->chunk };
-    rest->ptr = part->ptr + size;
-    rest->size = part->size - size;
+    *rest = part_of(part->chunk, part->ptr + size, part->size - size);
+    rest->before = part;
+    rest->behind = part->behind;
     if (rest->behind)
         rest->behind->before = rest;
     part->behind = rest;
     part->size = size;
-    list_part(&arena->free_parts, rest);
-}
-
-/* A part that is in no list becomes live. */
-static void list_live(struct torch_arena *arena, struct torch_arena_part *part, size_t asked)
-{
-    part->asked = asked;
-    list_part(&arena->live_parts[bucket_of(part->ptr)], part);
-    arena->live_count++;
+    add_free(arena, rest);
 }
 
 void *torch_arena_take(struct torch_arena *arena, const void *key, uint64_t id, size_t size, bool is_whole)
@@ -129,34 +194,14 @@ void *torch_arena_take(struct torch_arena *arena, const void *key, uint64_t id, 
     struct torch_arena_part *part = find_free(arena, key, id, rounded);
     if (!part)
         return NULL;
-    unlist_part(part);
+    remove_free(arena, part);
     if (!is_whole)
         split(arena, part, rounded);
-    list_live(arena, part, size);
+    add_live(arena, part, size);
     return part->ptr;
 }
 
-bool torch_arena_has(const struct torch_arena *arena, const void *ptr)
-{
-    return find_live(arena, ptr);
-}
-
-bool torch_arena_is_used(const struct torch_arena *arena, const void *ptr)
-{
-    const struct torch_arena_part *part = find_live(arena, ptr);
-    return part && !part->waits;
-}
-
-void torch_arena_wait(struct torch_arena *arena, const void *ptr)
-{
-    struct torch_arena_part *part = find_live(arena, ptr);
-    if (!part || part->waits)
-        return;
-    part->waits = true;
-    arena->waiting_count++;
-}
-
-/* Appends a free part to the one before it, which is listed or about to be. */
+/* Appends a free part to the one before it. Neither is in the tree. */
 static void append(struct torch_arena_part *part, struct torch_arena_part *behind)
 {
     part->size += behind->size;
@@ -166,41 +211,24 @@ static void append(struct torch_arena_part *part, struct torch_arena_part *behin
     free(behind);
 }
 
-size_t torch_arena_give(struct torch_arena *arena, const void *ptr)
+size_t torch_arena_give(struct torch_arena_part *part, struct torch_arena_chunk **empty)
 {
-    struct torch_arena_part *part = find_live(arena, ptr);
-    if (!part)
-        return 0;
+    struct torch_arena_chunk *chunk = part->chunk;
+    struct torch_arena_part *before = part->before;
     size_t asked = part->asked;
-    unlist_part(part);
-    arena->live_count--;
-    arena->waiting_count -= part->waits;
-    part->asked = 0;
-    part->waits = false;
+    remove_live(chunk->arena, part);
     if (part->behind && !part->behind->asked) {
-        unlist_part(part->behind);
+        remove_free(chunk->arena, part->behind);
         append(part, part->behind);
     }
-    if (part->before && !part->before->asked)
-        append(part->before, part);
-    else
-        list_part(&arena->free_parts, part);
-    return asked;
-}
-
-void torch_arena_shrink(struct torch_arena *arena, bool (*give)(void *base, uint64_t size, void *data), void *data)
-{
-    for (struct torch_arena_chunk **link = &arena->chunks; *link;) {
-        struct torch_arena_chunk *chunk = *link;
-        if (chunk->first->asked || chunk->first->behind || !give(chunk->base, chunk->size, data)) {
-            link = &chunk->next;
-            continue;
-        }
-        *link = chunk->next;
-        unlist_part(chunk->first);
-        free(chunk->first);
-        free(chunk);
+    if (before && !before->asked) {
+        remove_free(chunk->arena, before);
+        append(before, part);
+        part = before;
     }
+    add_free(chunk->arena, part);
+    *empty = chunk->live_count ? NULL : chunk;
+    return asked;
 }
 
 /* States ------------------------------------------------------------------------------------------------------------------------------- */
@@ -221,14 +249,15 @@ struct torch_arena_state *torch_arena_save(const struct torch_arena *arena)
 
 static bool is_within(const struct torch_arena_chunk *chunk, const struct torch_arena_kept *kept)
 {
-    return kept->key == chunk->key && kept->ptr > chunk->base && kept->ptr < chunk->base + chunk->size &&
+    return kept->key == chunk->key && kept->ptr >= chunk->base && kept->ptr < chunk->base + chunk->size &&
            kept->size <= (size_t)(chunk->base + chunk->size - kept->ptr);
 }
 
+/* Chunks come at the head of the list, so those that are still there are in the order of the state. */
 bool torch_arena_fits(const struct torch_arena *arena, const struct torch_arena_state *state)
 {
+    const struct torch_arena_chunk *chunk = arena->chunks;
     for (size_t i = 0; i < state->count; i++) {
-        const struct torch_arena_chunk *chunk = arena->chunks;
         while (chunk && !is_within(chunk, &state->parts[i]))
             chunk = chunk->next;
         if (!chunk)
@@ -240,13 +269,13 @@ bool torch_arena_fits(const struct torch_arena *arena, const struct torch_arena_
 static void free_list(struct torch_arena_part *part)
 {
     while (part) {
-        struct torch_arena_part *next = part->next;
+        struct torch_arena_part *behind = part->behind;
         free(part);
-        part = next;
+        part = behind;
     }
 }
 
-/* As many new parts as that, linked by `next`; NULL: no host memory. */
+/* As many new parts as that, linked by `behind`; NULL: no host memory. */
 static struct torch_arena_part *new_parts(size_t count)
 {
     struct torch_arena_part *parts = NULL;
@@ -256,7 +285,7 @@ static struct torch_arena_part *new_parts(size_t count)
             free_list(parts);
             return NULL;
         }
-        part->next = parts;
+        part->behind = parts;
         parts = part;
     }
     return parts;
@@ -269,8 +298,9 @@ static struct torch_arena_part *put_part(struct torch_arena_chunk *chunk, struct
     struct torch_arena_part *part = *spare;
     if (!part)
         return before; /* never: there are enough */
-    *spare = part->next;
-    *part = (struct torch_arena_part){ .before = before, .chunk = chunk, .ptr = ptr, .size = size };
+    *spare = part->behind;
+    *part = part_of(chunk, ptr, size);
+    part->before = before;
     if (before)
         before->behind = part;
     else
@@ -278,27 +308,26 @@ static struct torch_arena_part *put_part(struct torch_arena_chunk *chunk, struct
     return part;
 }
 
-/* Parts of the chunk that are live in the state are live, and all between them is free. Needs two spare parts for each, and one more. */
-static void restore_chunk(struct torch_arena *arena, struct torch_arena_chunk *chunk, const struct torch_arena_state *state,
-                          struct torch_arena_part **spare)
+/* Parts of the chunk that are next in the state are live, and all between them is free. Needs two spare parts for each, and one more.
+   Returns the number of the next part. */
+static size_t restore_chunk(struct torch_arena *arena, struct torch_arena_chunk *chunk, const struct torch_arena_state *state, size_t i,
+                            struct torch_arena_part **spare)
 {
     struct torch_arena_part *last = NULL;
-    char *at = chunk->base + TORCH_ARENA_STEP;
-    char *end = at + (chunk->size - TORCH_ARENA_STEP) / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
-    for (size_t i = 0; i < state->count; i++) {
+    char *at = chunk->base, *end = at + chunk->size / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
+    for (; i < state->count && is_within(chunk, &state->parts[i]); i++) {
         const struct torch_arena_kept *kept = &state->parts[i];
-        if (!is_within(chunk, kept))
-            continue;
         if (kept->ptr > at) {
             last = put_part(chunk, last, at, (size_t)(kept->ptr - at), spare);
-            list_part(&arena->free_parts, last);
+            add_free(arena, last);
         }
         last = put_part(chunk, last, kept->ptr, kept->size, spare);
-        list_live(arena, last, kept->asked);
+        add_live(arena, last, kept->asked);
         at = kept->ptr + kept->size;
     }
     if (at < end)
-        list_part(&arena->free_parts, put_part(chunk, last, at, (size_t)(end - at), spare));
+        add_free(arena, put_part(chunk, last, at, (size_t)(end - at), spare));
+    return i;
 }
 
 bool torch_arena_restore(struct torch_arena *arena, const struct torch_arena_state *state)
@@ -309,39 +338,23 @@ bool torch_arena_restore(struct torch_arena *arena, const struct torch_arena_sta
     struct torch_arena_part *spare = new_parts(count);
     if (!spare)
         return false;
-    arena->live_count = arena->waiting_count = 0;
+    arena->free_parts = NULL;
+    size_t next = 0;
     for (struct torch_arena_chunk *chunk = arena->chunks; chunk; chunk = chunk->next) {
-        while (chunk->first) {
-            struct torch_arena_part *part = chunk->first;
-            chunk->first = part->behind;
-            unlist_part(part);
-            free(part);
-        }
-        restore_chunk(arena, chunk, state, &spare);
+        for (struct torch_arena_part *part = chunk->first; part; part = part->behind)
+            if (part->asked)
+                remove_live(arena, part);
+        free_list(chunk->first);
+        next = restore_chunk(arena, chunk, state, next, &spare);
     }
     free_list(spare);
     return true;
 }
 
-/* All of it ---------------------------------------------------------------------------------------------------------------------------- */
-
-const void *torch_arena_key(const struct torch_arena *arena, const void *base)
-{
-    const struct torch_arena_chunk *chunk = arena->chunks;
-    while (chunk && chunk->base != base)
-        chunk = chunk->next;
-    return chunk ? chunk->key : NULL;
-}
-
-void torch_arena_each_chunk(const struct torch_arena *arena, void (*use)(const void *base, uint64_t size, void *data), void *data)
-{
-    for (const struct torch_arena_chunk *chunk = arena->chunks; chunk; chunk = chunk->next)
-        use(chunk->base, chunk->size, data);
-}
-
 void torch_arena_each_live(const struct torch_arena *arena, void (*use)(const void *ptr, uint64_t size, void *data), void *data)
 {
-    for (size_t i = 0; i < TORCH_ARENA_BUCKETS; i++)
-        for (const struct torch_arena_part *part = arena->live_parts[i]; part; part = part->next)
-            use(part->ptr, part->asked, data);
+    for (const struct torch_arena_chunk *chunk = arena->chunks; chunk; chunk = chunk->next)
+        for (const struct torch_arena_part *part = chunk->first; part; part = part->behind)
+            if (part->asked)
+                use(part->ptr, part->asked, data);
 }

@@ -206,12 +206,14 @@ static struct torch_device *open_device(int index, weir_error *error)
     device->index = index;
     weir__spin_init(&device->late_lock);
     pthread_mutex_init(&device->reserve_lock, NULL);
+    weir__table_init(&device->parts);
     device->totals.size = sizeof device->totals;
     if (open_relaxed(device, error) == WEIR_OK) {
         atomic_store_explicit(&devices[index], device, memory_order_release);
         torch_history_attach(device);
         return device;
     }
+    weir__table_destroy(&device->parts);
     pthread_mutex_destroy(&device->reserve_lock);
     free(device);
     return NULL;

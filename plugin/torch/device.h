@@ -5,7 +5,7 @@
  * Made once and kept for ever, as torch frees tensors until the process ends. Members say what guards them; those without a word are fixed.
  *
  * doc/thread-safety.md has the order of locks. `late_lock`, `reserve_lock` and the locks of streams and notes are leaves: no call of CUDA is
- * made under them, and none of Weir's but weir__block_orphan() under reserve_lock, which takes leaves of Weir's.
+ * made under them, and none of Weir's but weir__block_orphan() and weir__blocks_return() under reserve_lock, which take leaves of Weir's.
  */
 #ifndef WEIR_TORCH_DEVICE_H
 #define WEIR_TORCH_DEVICE_H
@@ -16,6 +16,7 @@
 
 #include "lib/alloc/free.h"
 #include "lib/alloc/quiet.h"
+#include "lib/base/table.h"
 #include "plugin/torch/weir_torch.h"
 #include "share/open.h"
 
@@ -60,6 +61,7 @@ struct torch_device {
     struct torch_reserve *reserves; /* guarded by reserve_lock, as is what follows */
     struct torch_begin *begins;     /* the latest first */
     struct torch_foreign *gone;     /* what other allocators shall have back, once the lock is not held */
+    struct weir__table parts;       /* live parts of all reserves, by address */
     struct torch_graph_figures graphs;
     _Atomic size_t graph_live; /* live parts; changed under reserve_lock */
     weir_torch_stats totals;   /* what the totals were at their last reset */

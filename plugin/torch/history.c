@@ -149,8 +149,9 @@ void torch_history_foreign_gone(const void *base)
     leave();
 }
 
-static void know_chunk(const struct torch_chunk *chunk)
+static void know_chunk(const struct torch_chunk *chunk, void *data)
 {
+    (void)data;
     if (!enter())
         return;
     if (chunk->is_foreign)
@@ -185,7 +186,7 @@ void torch_history_attach(struct torch_device *device)
 static void look(struct torch_device *device)
 {
     weir__blocks_watch(&device->w->blocks, &watch);
-    torch_reserve_each_chunk(device, know_chunk);
+    torch_reserve_each_chunk(device, know_chunk, NULL);
     torch_late_each(device, know_late, NULL);
 }
 

@@ -140,12 +140,13 @@ static void end_blocks(struct torch_ledger *ledger, struct range range)
         end_block(ledger, block);
 }
 
-/* How much of the segment a new block has: all of it, or a step of the memory of graphs and more. */
+/* How much of the segment a new block has: all of it, or in a chunk of graphs, which has an id, a step and more. */
 static struct range range_of(const struct segment *segment, const void *ptr, uint64_t size)
 {
     uint64_t base = (uintptr_t)ptr, room = segment->range.base + segment->range.size - base;
     uint64_t steps = (size + TORCH_ARENA_STEP - 1) / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
-    return (struct range){ .base = base, .size = base == segment->range.base || steps > room ? room : steps };
+    bool has_all = base == segment->range.base && !segment->pool.first && !segment->pool.second;
+    return (struct range){ .base = base, .size = has_all || steps > room ? room : steps };
 }
 
 /* NULL: it lies in no segment, or there is no host memory. What was there has ended. */

@@ -15,7 +15,6 @@ static bool hold(struct torch_device *device, weir_torch_pool_id id, struct torc
     reserve->uses++;
     if (*first && !reserve->source && !reserve->arena.chunks && !reserve->growing) {
         reserve->source = (*first)->source;
-        (*first)->next = reserve->foreign;
         reserve->foreign = *first;
         *first = NULL;
     }

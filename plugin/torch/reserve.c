@@ -7,6 +7,8 @@
 
 #include "lib/base/format.h"
 #include "lib/base/list.h"
+#include "lib/base/valid.h"
+#include "lib/pool/blocks.h"
 #include "plugin/torch/begin.h"
 #include "plugin/torch/history.h"
 #include "plugin/torch/late.h"
@@ -28,16 +30,9 @@ struct torch_reserve *torch_reserve_get(struct torch_device *device, weir_torch_
     if (reserve || !(reserve = calloc(1, sizeof *reserve)))
         return reserve;
     reserve->id = id;
+    reserve->arena.live = &device->parts;
     reserve->next = device->reserves;
     device->reserves = reserve;
-    return reserve;
-}
-
-static struct torch_reserve *find_owner(const struct torch_device *device, const void *ptr)
-{
-    struct torch_reserve *reserve = device->reserves;
-    while (reserve && !torch_arena_has(&reserve->arena, ptr))
-        reserve = reserve->next;
     return reserve;
 }
 
@@ -51,57 +46,80 @@ static void count_chunk(struct torch_graph_figures *figures, int64_t bytes)
         figures->chunk_bytes_low = figures->chunk_bytes;
 }
 
-static bool orphan_chunk(void *base, uint64_t size, void *data)
+/* A chunk is lent to its reserve, so that the free of its first part, which has its address, is no free of the chunk. No cache keeps a
+   block of the stream that chunks are taken on, nor does anybody else lend one, so nothing can refuse it. */
+static void lend(struct torch_device *device, void *base)
 {
-    struct torch_device *device = data;
-    if (weir__block_orphan(device->w, base, NULL) == WEIR_NO_HOST_MEMORY)
+    struct weir__block block;
+    weir_status status = weir__blocks_lend(&device->w->blocks, device->pool, base, &block);
+    WEIR__MUST(status == WEIR_OK);
+    (void)status;
+}
+
+/* false: no host memory. */
+static bool orphan_chunk(struct torch_device *device, const struct torch_arena_chunk *chunk)
+{
+    weir__blocks_return(&device->w->blocks, device->pool, chunk->base);
+    if (weir__block_orphan(device->w, chunk->base, NULL) == WEIR_NO_HOST_MEMORY) {
+        lend(device, chunk->base);
         return false;
-    count_chunk(&device->graphs, -(int64_t)size);
+    }
+    count_chunk(&device->graphs, -(int64_t)chunk->size);
     return true;
 }
 
-struct shrinking {
-    struct torch_device *device;
-    struct torch_reserve *reserve;
-};
-
-/* A chunk of another allocator goes back once the lock is not held. */
-static bool give_chunk(void *base, uint64_t size, void *data)
+/* A use of another allocator is over: it is told once the lock is not held. */
+static void drop_foreign(struct torch_device *device, struct torch_foreign *foreign)
 {
-    const struct shrinking *shrinking = data;
-    struct torch_device *device = shrinking->device;
-    struct torch_foreign **link = &shrinking->reserve->foreign;
-    while (*link && (*link)->base != base)
-        link = &(*link)->next;
-    struct torch_foreign *foreign = *link;
-    if (!foreign)
-        return orphan_chunk(base, size, device);
-    *link = foreign->next;
     foreign->next = device->gone;
     device->gone = foreign;
-    device->graphs.foreign_bytes -= size;
-    torch_history_foreign_gone(base);
-    return true;
 }
 
-static void give_chunks(struct torch_device *device, struct torch_reserve *reserve)
+/* A chunk without live parts. */
+static void give_chunk(struct torch_device *device, struct torch_arena_chunk *chunk)
 {
-    torch_arena_shrink(&reserve->arena, give_chunk, &(struct shrinking){ .device = device, .reserve = reserve });
+    struct torch_foreign *foreign = chunk->data;
+    if (!foreign && !orphan_chunk(device, chunk))
+        return;
+    if (foreign) {
+        drop_foreign(device, foreign);
+        device->graphs.foreign_bytes -= chunk->size;
+        torch_history_foreign_gone(chunk->base);
+    }
+    torch_arena_remove(chunk);
+}
+
+static void give_chunks(struct torch_device *device, const struct torch_reserve *reserve)
+{
+    for (struct torch_arena_chunk *chunk = reserve->arena.chunks, *next; chunk; chunk = next) {
+        next = chunk->next;
+        if (!chunk->live_count)
+            give_chunk(device, chunk);
+    }
+}
+
+static bool is_needed(const struct torch_reserve *reserve)
+{
+    return reserve->uses || reserve->holders;
+}
+
+/* The reserve goes with its last chunk. */
+static void end_reserve(struct torch_device *device, struct torch_reserve *reserve)
+{
+    if (reserve->arena.chunks)
+        return;
+    WEIR__UNLINK(device->reserves, reserve, next);
+    if (reserve->foreign)
+        drop_foreign(device, reserve->foreign);
+    free(reserve);
 }
 
 void torch_reserve_shrink(struct torch_device *device, struct torch_reserve *reserve)
 {
-    if (reserve->uses || reserve->holders)
+    if (is_needed(reserve))
         return;
     give_chunks(device, reserve);
-    if (reserve->arena.chunks)
-        return;
-    WEIR__UNLINK(device->reserves, reserve, next);
-    if (reserve->foreign) { /* its own use of the allocator alone is left */
-        reserve->foreign->next = device->gone;
-        device->gone = reserve->foreign;
-    }
-    free(reserve);
+    end_reserve(device, reserve);
 }
 
 void torch_reserve_unlock(struct torch_device *device)
@@ -154,71 +172,70 @@ static void *fill(struct torch_device *device, size_t size, weir_error *error)
     if (code != GPU_SUCCESS)
         weir__fail_gpu(error, gpu, code, "%s for a graph on device %d", WEIR__BYTES(size), device->index);
     weir__relaxed_end(gpu, mode);
+    if (base)
+        lend(device, base);
     return base;
 }
 
-/* A chunk in which `size` bytes fit: of the usual size, else the smallest that will do. *taken: its size. */
-static void *take_chunk(struct torch_device *device, size_t size, weir_error *error, size_t *taken)
+/* A chunk of that size of the reserve's source. false: failed, with the error filled. */
+static bool take_chunk(struct torch_device *device, const struct torch_reserve *reserve, struct torch_arena_chunk *chunk, size_t size,
+                       weir_error *error)
 {
-    size_t usual = torch_arena_chunk_size(size);
-    size_t least = usual ? (size + 2 * TORCH_ARENA_STEP - 1) / TORCH_ARENA_STEP * TORCH_ARENA_STEP : 0;
+    chunk->size = size;
+    if (!reserve->source)
+        return (chunk->base = fill(device, size, error));
+    struct torch_foreign *foreign = torch_source_malloc(device, reserve->source, size, (gpu_stream)chunk->key, error);
+    chunk->data = foreign;
+    chunk->base = foreign ? foreign->base : NULL;
+    return foreign;
+}
+
+/* A chunk in which `size` bytes fit: of the usual size, else the smallest that will do. Other allocators are asked for no size that torch
+   does not ask for, as they may serve no other. */
+static bool find_chunk(struct torch_device *device, const struct torch_reserve *reserve, struct torch_arena_chunk *chunk, size_t size,
+                       weir_error *error)
+{
     weir_error first = WEIR_ERROR_INIT;
+    size_t usual = torch_arena_chunk_size(size), least = torch_arena_least_size(size);
     if (!usual) {
         weir__fail(error, WEIR_OUT_OF_MEMORY, "%s for a graph on device %d: no device has so much", WEIR__BYTES(size), device->index);
-        return NULL;
+        return false;
     }
-    *taken = usual;
-    void *base = fill(device, usual, least < usual ? &first : error);
-    if (!base && least < usual) {
-        *taken = least;
-        base = fill(device, least, error);
-    }
-    return base;
-}
-
-/* The same of another allocator. */
-static struct torch_foreign *take_foreign(struct torch_device *device, struct torch_source *source, size_t size, gpu_stream handle,
-                                          weir_error *error)
-{
-    size_t usual = torch_arena_chunk_size(size);
-    if (usual)
-        return torch_source_malloc(device, source, usual, handle, error);
-    weir__fail(error, WEIR_OUT_OF_MEMORY, "%s on device %d: no device has so much", WEIR__BYTES(size), device->index);
-    return NULL;
+    if (!reserve->source)
+        least = (size + TORCH_ARENA_STEP - 1) / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
+    return take_chunk(device, reserve, chunk, usual, least < usual ? &first : error) ||
+           (least < usual && take_chunk(device, reserve, chunk, least, error));
 }
 
 /* The arena has a part of the right size, for some other part of the graph may have taken what was there. Called without the lock. */
 static void *grow(struct torch_device *device, struct torch_reserve *reserve, struct owner owner, size_t size, weir_error *error)
 {
-    size_t chunk_size = 0;
-    struct torch_foreign *foreign = reserve->source ? take_foreign(device, reserve->source, size, owner.handle, error) : NULL;
-    void *ptr = NULL, *base = foreign ? foreign->base : reserve->source ? NULL : take_chunk(device, size, error, &chunk_size);
-    if (foreign)
-        chunk_size = foreign->size;
+    struct torch_arena_chunk chunk = { .key = owner.handle, .id = owner.id };
+    void *ptr = NULL;
+    bool is_there = find_chunk(device, reserve, &chunk, size, error);
     pthread_mutex_lock(&device->reserve_lock);
-    bool is_added = base && torch_arena_add(&reserve->arena, owner.handle, owner.id, base, chunk_size);
-    if (foreign) {
-        struct torch_foreign **list = is_added ? &reserve->foreign : &device->gone;
-        foreign->next = *list;
-        *list = foreign;
-    }
+    bool is_added = is_there && torch_arena_add(&reserve->arena, &chunk);
     if (is_added) {
-        if (foreign) {
-            device->graphs.foreign_bytes += chunk_size;
-            torch_history_foreign(device->index, base, chunk_size);
+        if (chunk.data) {
+            device->graphs.foreign_bytes += chunk.size;
+            torch_history_foreign(device->index, chunk.base, chunk.size);
         } else {
-            count_chunk(&device->graphs, (int64_t)chunk_size);
+            count_chunk(&device->graphs, (int64_t)chunk.size);
         }
-        torch_history_chunk(base, reserve->id);
+        torch_history_chunk(chunk.base, reserve->id);
         ptr = take_part(device, reserve, owner, size);
+    } else if (chunk.data) {
+        drop_foreign(device, chunk.data);
     }
     reserve->holders--;
     reserve->growing--;
     torch_reserve_shrink(device, reserve);
     torch_reserve_unlock(device);
-    if (base && !is_added) {
-        if (!foreign)
-            (weir_free)(device->w, base, atomic_load(&device->fill));
+    if (is_there && !is_added) {
+        if (!chunk.data) {
+            weir__blocks_return(&device->w->blocks, device->pool, chunk.base);
+            (weir_free)(device->w, chunk.base, atomic_load(&device->fill));
+        }
         weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to keep track of %s for a graph", WEIR__BYTES(size));
     }
     return ptr;
@@ -284,9 +301,9 @@ void *torch_reserve_spare(struct torch_device *device, gpu_stream handle, size_t
 void torch_reserve_wait(struct torch_device *device, const void *ptr)
 {
     pthread_mutex_lock(&device->reserve_lock);
-    struct torch_reserve *reserve = find_owner(device, ptr);
-    if (reserve)
-        torch_arena_wait(&reserve->arena, ptr);
+    struct torch_arena_part *part = torch_arena_find(&device->parts, ptr);
+    if (part)
+        torch_arena_wait(part);
     pthread_mutex_unlock(&device->reserve_lock);
 }
 
@@ -295,9 +312,22 @@ bool torch_reserve_owns(struct torch_device *device, const void *ptr)
     if (!atomic_load_explicit(&device->graph_live, memory_order_relaxed))
         return false;
     pthread_mutex_lock(&device->reserve_lock);
-    bool owns = find_owner(device, ptr);
+    bool owns = torch_arena_find(&device->parts, ptr);
     pthread_mutex_unlock(&device->reserve_lock);
     return owns;
+}
+
+/* With the lock. */
+static void free_part(struct torch_device *device, struct torch_arena_part *part)
+{
+    struct torch_reserve *reserve = WEIR__ITEM(torch_arena_of(part), struct torch_reserve, arena);
+    struct torch_arena_chunk *empty;
+    device->graphs.live_bytes -= torch_arena_give(part, &empty);
+    atomic_fetch_sub(&device->graph_live, 1);
+    if (empty && !is_needed(reserve)) {
+        give_chunk(device, empty);
+        end_reserve(device, reserve);
+    }
 }
 
 bool torch_reserve_free(struct torch_device *device, const void *ptr)
@@ -305,18 +335,11 @@ bool torch_reserve_free(struct torch_device *device, const void *ptr)
     if (!atomic_load_explicit(&device->graph_live, memory_order_relaxed))
         return false;
     pthread_mutex_lock(&device->reserve_lock);
-    struct torch_reserve *reserve = device->reserves;
-    size_t size = 0;
-    while (reserve && !(size = torch_arena_give(&reserve->arena, ptr)))
-        reserve = reserve->next;
-    bool is_ours = reserve;
-    if (is_ours) {
-        atomic_fetch_sub(&device->graph_live, 1);
-        device->graphs.live_bytes -= size;
-        torch_reserve_shrink(device, reserve);
-    }
+    struct torch_arena_part *part = torch_arena_find(&device->parts, ptr);
+    if (part)
+        free_part(device, part);
     torch_reserve_unlock(device);
-    return is_ours;
+    return part;
 }
 
 void torch_reserve_trim(struct torch_device *device, weir_torch_pool_id id)
@@ -358,34 +381,21 @@ void torch_reserve_reset_peaks(struct torch_device *device)
     pthread_mutex_unlock(&device->reserve_lock);
 }
 
-struct chunk_visit {
-    const struct torch_device *device;
-    const struct torch_reserve *reserve;
-    torch_chunk_fn *use;
-};
-
-static void visit_chunk(const void *base, uint64_t size, void *data)
-{
-    const struct chunk_visit *visit = data;
-    visit->use(&(struct torch_chunk){ .device = visit->device->index, .base = base, .size = size, .id = visit->reserve->id,
-                                      .stream = (gpu_stream)torch_arena_key(&visit->reserve->arena, base),
-                                      .is_foreign = visit->reserve->source });
-}
-
-void torch_reserve_each_chunk(struct torch_device *device, torch_chunk_fn *use)
+void torch_reserve_each_chunk(struct torch_device *device, torch_chunk_fn *use, void *data)
 {
     pthread_mutex_lock(&device->reserve_lock);
     for (const struct torch_reserve *reserve = device->reserves; reserve; reserve = reserve->next)
-        torch_arena_each_chunk(&reserve->arena, visit_chunk, &(struct chunk_visit){ .device = device, .reserve = reserve, .use = use });
+        for (const struct torch_arena_chunk *chunk = reserve->arena.chunks; chunk; chunk = chunk->next)
+            use(&(struct torch_chunk){ .device = device->index, .base = chunk->base, .size = chunk->size, .id = reserve->id,
+                                       .stream = (gpu_stream)(uintptr_t)chunk->key, .is_foreign = chunk->data },
+                data);
     pthread_mutex_unlock(&device->reserve_lock);
 }
 
-void torch_reserve_each(struct torch_device *device,
-                        void (*each)(const struct torch_arena *arena, weir_torch_block_fn use, void *data), weir_torch_block_fn use,
-                        void *data)
+void torch_reserve_each_live(struct torch_device *device, weir_torch_block_fn use, void *data)
 {
     pthread_mutex_lock(&device->reserve_lock);
     for (const struct torch_reserve *reserve = device->reserves; reserve; reserve = reserve->next)
-        each(&reserve->arena, use, data);
+        torch_arena_each_live(&reserve->arena, use, data);
     pthread_mutex_unlock(&device->reserve_lock);
 }

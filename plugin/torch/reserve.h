@@ -28,7 +28,7 @@ struct torch_reserve {
     bool is_whole;    /* parts are not split */
     bool on_oom;      /* its free parts serve whoever finds no other memory */
     struct torch_source *source;   /* where chunks come from; NULL: Weir */
-    struct torch_foreign *foreign; /* uses of the source: the reserve's own, and one for each chunk */
+    struct torch_foreign *foreign; /* the reserve's own use of the source; NULL: it has none. Each chunk's is its `data` */
     struct torch_arena arena;
 };
 
@@ -72,12 +72,10 @@ struct torch_chunk {
     weir_torch_pool_id id;
     gpu_stream stream;
 };
-typedef void torch_chunk_fn(const struct torch_chunk *chunk);
-void torch_reserve_each_chunk(struct torch_device *device, torch_chunk_fn *use);
+typedef void torch_chunk_fn(const struct torch_chunk *chunk, void *data);
+void torch_reserve_each_chunk(struct torch_device *device, torch_chunk_fn *use, void *data);
 
-/* Does torch_arena_each_chunk() or torch_arena_each_live() for all reserves, under their lock. */
-void torch_reserve_each(struct torch_device *device,
-                        void (*each)(const struct torch_arena *arena, weir_torch_block_fn use, void *data), weir_torch_block_fn use,
-                        void *data);
+/* The same for each live part, with the bytes asked for. */
+void torch_reserve_each_live(struct torch_device *device, weir_torch_block_fn use, void *data);
 
 #endif

@@ -2,9 +2,8 @@
 /*
  * source.h - allocators beside Weir, as torch's MemPools may have: a reserve can take its chunks from one (weir_torch_source).
  *
- * One is shared by its reserve and by each chunk that came from it: a *foreign* record stands for each of these uses, in the reserve's list
- * and then, when the use is over, in the device's list of what is gone, both guarded by reserve_lock. As it is code of others, it is
- * called with no lock held.
+ * One is shared by its reserve and by each chunk that came from it: a *foreign* record stands for each of these uses. When the use is over
+ * it is in the device's list of what is gone, guarded by reserve_lock. As it is code of others, it is called with no lock held.
  */
 #ifndef WEIR_TORCH_SOURCE_H
 #define WEIR_TORCH_SOURCE_H

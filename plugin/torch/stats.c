@@ -169,10 +169,9 @@ static void hide_late(const struct torch_note *note, void *data)
         hide(note->ptr, data);
 }
 
-static void hide_chunk(const void *base, uint64_t size, void *data)
+static void hide_chunk(const struct torch_chunk *chunk, void *data)
 {
-    (void)size;
-    hide(base, data);
+    hide(chunk->base, data);
 }
 
 static int compare_pointers(const void *a, const void *b)
@@ -201,14 +200,14 @@ void weir_torch_blocks(int index, weir_torch_block_fn use, void *data)
     if (!device)
         return;
     torch_late_each(device, hide_late, &visit.hidden);
-    torch_reserve_each(device, torch_arena_each_chunk, hide_chunk, &visit.hidden);
+    torch_reserve_each_chunk(device, hide_chunk, &visit.hidden);
     if (visit.hidden.count)
         qsort(visit.hidden.ptrs, visit.hidden.count, sizeof(void *), compare_pointers);
     /* Rather none than chunks beside their own parts. */
     if (!visit.hidden.is_short)
         weir__blocks_each(device->w, index, visit_block, &visit);
     free(visit.hidden.ptrs);
-    torch_reserve_each(device, torch_arena_each_live, use, data);
+    torch_reserve_each_live(device, use, data);
 }
 
 /* For those who cannot run code of theirs while others cannot allocate. */

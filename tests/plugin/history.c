@@ -435,10 +435,12 @@ START_TEST(chunk_of_a_graph_is_a_segment_with_its_id)
     ck_assert_str_eq(story(snapshot), "Saa");
     ck_assert_uint_eq(snapshot->segment_count, 1);
     ck_assert_uint_eq(snapshot->segments[0].pool.first, 7);
-    ck_assert_uint_eq(snapshot->segments[0].size, 2 * MIB + 512);
-    ck_assert_uint_eq(snapshot->segments[0].part_count, 4);
-    ck_assert_uint_eq(snapshot->parts[2].asked, 1000);
-    ck_assert_uint_eq(snapshot->parts[2].size, 1024);
+    ck_assert_uint_eq(snapshot->segments[0].size, 2 * MIB);
+    ck_assert_uint_eq(snapshot->segments[0].part_count, 3);
+    ck_assert_uint_eq(snapshot->parts[0].asked, 4096);
+    ck_assert_uint_eq(snapshot->parts[0].size, 4096);
+    ck_assert_uint_eq(snapshot->parts[1].asked, 1000);
+    ck_assert_uint_eq(snapshot->parts[1].size, 1024);
     weir_torch_history_free(snapshot);
     end();
     begin();

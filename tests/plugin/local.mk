@@ -13,6 +13,7 @@ check_PROGRAMS += $(plugin_programs)
 TESTS += $(plugin_programs)
 
 tests_plugin_arena_SOURCES = %reldir%/arena.c
+tests_plugin_arena_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
 tests_plugin_arena_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_arena_LDADD = tests/plugin/libplug.la
 

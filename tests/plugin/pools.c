@@ -465,7 +465,8 @@ END_TEST
 
 /* An allocator of the program's. */
 static struct {
-    size_t blocks, bytes, drops;
+    size_t blocks, bytes, drops, asked; /* asked: bytes of the last request */
+    size_t most;                        /* bytes of the largest request that it serves; 0: there is no bound */
     bool is_empty;
 } own;
 
@@ -473,7 +474,8 @@ static void *own_malloc(void *data, size_t size, int device, weir_cuda_stream st
 {
     void *ptr = NULL;
     (void)data, (void)device, (void)stream;
-    if (own.is_empty || posix_memalign(&ptr, 512, size) != 0)
+    own.asked = size;
+    if (own.is_empty || (own.most && size > own.most) || posix_memalign(&ptr, 512, size) != 0)
         return NULL;
     own.blocks++;
     own.bytes += size;
@@ -533,6 +535,46 @@ START_TEST(allocator_of_a_pools_own_serves_it_and_gets_everything_back)
     weir_torch_free(second, MIB, 0, a);
     ck_assert_uint_eq(own.blocks, 0);
     ck_assert_uint_eq(own.drops, 1);
+    plug_expect_empty(0);
+}
+END_TEST
+
+START_TEST(allocator_of_a_pools_own_is_asked_for_what_torch_would_ask)
+{
+    const size_t asked[][2] = { { 1000, 2 * MIB }, { 3 * MIB, 20 * MIB }, { 32 * MIB, 32 * MIB }, { 33 * MIB, 34 * MIB } };
+    void *ptrs[4];
+    hold(1, true);
+    begin(1, a);
+    for (size_t i = 0; i < 4; i++) {
+        ptrs[i] = plug_malloc(asked[i][0], 0, a);
+        ck_assert_uint_eq(own.asked, asked[i][1]);
+    }
+    end(1);
+    for (size_t i = 0; i < 4; i++)
+        weir_torch_free(ptrs[i], (ssize_t)asked[i][0], 0, a);
+    weir_torch_release_pool(0, plug_id(1));
+    weir_torch_release_pool(0, plug_id(1));
+    ck_assert_uint_eq(own.blocks, 0);
+    plug_expect_empty(0);
+}
+END_TEST
+
+START_TEST(allocator_of_a_pools_own_that_refuses_the_usual_size_is_asked_for_the_least)
+{
+    hold(1, true);
+    own.most = 8 * MIB;
+    begin(1, a);
+    void *ptr = plug_malloc(3 * MIB, 0, a);
+    ck_assert_uint_eq(own.asked, 4 * MIB);
+    ck_assert_uint_eq(plug_stats(0).graph_reserved, 4 * MIB);
+    ck_assert_ptr_null(weir_torch_pool_malloc((ssize_t)(9 * MIB), 0, a));
+    ck_assert_uint_eq(own.asked, 10 * MIB);
+    ck_assert_msg(strstr(plug_report(), "10 MiB on device 0: the pool's own allocator has no more") != NULL, "%s", plug_report());
+    end(1);
+    weir_torch_free(ptr, 3 * MIB, 0, a);
+    weir_torch_release_pool(0, plug_id(1));
+    weir_torch_release_pool(0, plug_id(1));
+    ck_assert_uint_eq(own.blocks, 0);
     plug_expect_empty(0);
 }
 END_TEST
@@ -824,6 +866,8 @@ int main(void)
     tcase = suite_case(suite, "mem_pools", 0);
     tcase_add_checked_fixture(tcase, set_up, NULL);
     suite_add(tcase, pool_without_a_begin_is_held_and_released, allocator_of_a_pools_own_serves_it_and_gets_everything_back,
+              allocator_of_a_pools_own_is_asked_for_what_torch_would_ask,
+              allocator_of_a_pools_own_that_refuses_the_usual_size_is_asked_for_the_least,
               allocator_of_a_pools_own_that_has_no_more_is_out_of_memory, own_memory_that_goes_during_a_capture_goes_at_its_end,
               trimmed_pool_keeps_what_is_live_and_gives_back_the_rest, memory_of_a_graph_is_not_trimmed,
               memory_of_a_graph_serves_nobody_else, graph_has_no_memory_of_a_pool_that_serves_where_there_is_no_other,

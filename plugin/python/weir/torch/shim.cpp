@@ -453,12 +453,12 @@ private:
         void *malloc(size_t size, Device device, cudaStream_t stream)
         {
             void *ptr = nullptr;
+            thrown = nullptr; /* of the usual size, if this is the smaller one */
             try {
                 c10::cuda::CUDAGuard guard(device);
                 ptr = allocator->raw_alloc_with_stream(size, stream);
                 if (ptr)
                     trackers.came(ptr, size, device, stream, id);
-                thrown = nullptr; /* of an earlier attempt */
                 return ptr;
             } catch (...) {
                 thrown = std::current_exception();
