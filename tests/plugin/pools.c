@@ -461,6 +461,87 @@ START_TEST(child_of_a_fork_restores_nothing)
 }
 END_TEST
 
+/* What a compiled function allocates: tensors that each need the one before, the largest four times its input. Frees the input. */
+static void *run_function(void *input, size_t size)
+{
+    void *last = input;
+    for (int layer = 0; layer < 3; layer++) {
+        void *normal = plug_malloc(size, 0, a), *wide = plug_malloc(4 * size, 0, a);
+        weir_torch_free(normal, (ssize_t)size, 0, a);
+        void *output = plug_malloc(size, 0, a);
+        weir_torch_free(wide, (ssize_t)(4 * size), 0, a);
+        weir_torch_free(last, (ssize_t)size, 0, a);
+        last = output;
+    }
+    return last;
+}
+
+/* The first run of a graph tree's function: not captured. */
+static void warm_up(size_t size)
+{
+    begin(1, a);
+    void *output = run_function(NULL, size);
+    end(1);
+    weir_torch_release_pool(0, plug_id(1));
+    weir_torch_free(output, (ssize_t)size, 0, a);
+}
+
+/* The second: its input is copied into the pool. The state is taken while the output lives. */
+static weir_torch_state *record(size_t size)
+{
+    begin(1, a);
+    void *input = plug_malloc(size, 0, a);
+    end(1);
+    weir_torch_release_pool(0, plug_id(1));
+    weir_torch_reset();
+    plug_capture_begin(0, 1, a);
+    void *output = run_function(input, size);
+    plug_capture_end(0, 1, a);
+    weir_torch_state *state = save(1);
+    weir_torch_free(output, (ssize_t)size, 0, a);
+    return state;
+}
+
+/* Goes back to where the function's graph has run, and frees its output. */
+static void go_back(const weir_torch_state *state)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_torch_delta *delta;
+    ck_assert_msg(weir_torch_state_restore(state, &error, &delta) == WEIR_OK, "%s", error.text);
+    ck_assert_uint_eq(delta->made_count, 1);
+    weir_torch_free(delta->made[0].ptr, (ssize_t)delta->made[0].size, 0, a);
+    weir_torch_delta_free(delta);
+}
+
+/* As torch.compile(mode="reduce-overhead") does it. */
+START_TEST(graph_trees_over_several_shapes_take_no_more_from_round_to_round)
+{
+    const size_t shapes[] = { 8 * MIB, 16 * MIB, 4 * MIB };
+    weir_torch_state *states[3];
+    plug_capture_begin(0, 1, a);
+    plug_capture_end(0, 1, a);
+    for (size_t i = 0; i < 3; i++)
+        warm_up(shapes[i]);
+    uint64_t warm = plug_stats(0).graph_reserved;
+    for (size_t i = 0; i < 3; i++)
+        states[i] = record(shapes[i]);
+    ck_assert_uint_eq(plug_stats(0).graph_reserved, warm);
+    for (size_t round = 0; round < 12; round++) {
+        go_back(states[round % 3]);
+        warm_up(shapes[round % 2] / 2);
+    }
+    ck_assert_uint_eq(plug_stats(0).graph_reserved, warm);
+    for (size_t i = 0; i < 3; i++) {
+        weir_torch_state_free(states[i]);
+        ck_assert_uint_eq(plug_stats(0).graph_reserved, warm);
+        weir_torch_release_pool(0, plug_id(1));
+    }
+    weir_torch_release_pool(0, plug_id(1));
+    ck_assert_uint_eq(plug_stats(0).graph_reserved, 0);
+    plug_expect_empty(0);
+}
+END_TEST
+
 /* MemPools ----------------------------------------------------------------------------------------------------------------------------- */
 
 /* An allocator of the program's. */
@@ -862,7 +943,8 @@ int main(void)
               released_pool_with_live_blocks_can_be_restored, state_whose_memory_went_back_is_refused_and_nothing_changes,
               pool_with_a_block_that_waits_for_another_stream_has_no_state, restoring_waits_for_streams_that_use_what_goes,
               refused_restore_forgets_no_stream, restore_of_what_went_back_forgets_no_stream,
-              block_that_waits_is_not_live, unknown_pool_has_no_state, child_of_a_fork_restores_nothing);
+              graph_trees_over_several_shapes_take_no_more_from_round_to_round, block_that_waits_is_not_live, unknown_pool_has_no_state,
+              child_of_a_fork_restores_nothing);
     tcase = suite_case(suite, "mem_pools", 0);
     tcase_add_checked_fixture(tcase, set_up, NULL);
     suite_add(tcase, pool_without_a_begin_is_held_and_released, allocator_of_a_pools_own_serves_it_and_gets_everything_back,
