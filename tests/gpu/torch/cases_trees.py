@@ -2,10 +2,11 @@
 """torch.compile(mode="reduce-overhead") and MemPools, which torch's own allocator and Weir's shim serve."""
 
 import copy
+import ctypes
 import gc
 import importlib
 import time
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from harness import GIB, MIB, NATIVE, SHIM, WEIR, Run, case, note
@@ -150,6 +151,67 @@ def mem_pools_hold_what_was_made_in_them(run: Run) -> None:
     gc.collect()
     torch.cuda.empty_cache()
     assert all(tuple(one["segment_pool_id"]) == (0, 0) for one in torch.cuda.memory_snapshot())
+
+
+class Own:
+    """An allocator for MemPools, which never gives a part of its one tensor twice, nor one above a bound."""
+
+    MALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
+    FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
+    kept: List["Own"] = []  # C calls them until the process ends
+
+    def __init__(self, most: int) -> None:
+        self.memory = torch.empty(256 * MIB, dtype=torch.uint8, device="cuda")
+        self.next, self.most = self.memory.data_ptr(), most
+        self.asked: List[int] = []
+        self.freed = 0
+        self.calls = (self.MALLOC(self.malloc), self.FREE(self.free))
+        self.kept.append(self)
+
+    def malloc(self, size: int, device: int, stream: Optional[int]) -> Optional[int]:
+        self.asked.append(size)
+        if size > self.most:
+            return None
+        self.next += size
+        return self.next - size
+
+    def free(self, ptr: int, size: int, device: int, stream: Optional[int]) -> None:
+        self.freed += 1
+
+    def pool(self) -> "torch.cuda.MemPool":
+        malloc, free = (ctypes.cast(call, ctypes.c_void_p).value for call in self.calls)
+        return torch.cuda.MemPool(torch._C._cuda_customAllocator(malloc, free))
+
+
+@case(modes=(NATIVE, SHIM))
+def a_mem_pool_asks_its_own_allocator_for_torchs_sizes(run: Run) -> None:
+    own = Own(most=64 * MIB)
+    pool = own.pool()
+    with torch.cuda.use_mem_pool(pool):
+        made = [torch.full((size,), 3, dtype=torch.uint8, device="cuda") for size in (1000, 3 * MIB, 32 * MIB, 33 * MIB)]
+    assert own.asked == [2 * MIB, 20 * MIB, 32 * MIB, 34 * MIB], own.asked
+    assert all(int(one.min()) == 3 for one in made)
+    del made, pool
+    gc.collect()
+    torch.cuda.empty_cache()
+    assert own.freed == 4, own.freed
+
+
+@case(modes=(SHIM,))
+def an_allocator_of_its_own_that_refuses_is_asked_for_less(run: Run) -> None:
+    own = Own(most=8 * MIB)
+    pool = own.pool()
+    with torch.cuda.use_mem_pool(pool):
+        made = torch.full((3 * MIB,), 3, dtype=torch.uint8, device="cuda")
+        assert own.asked == [20 * MIB, 4 * MIB], own.asked
+        try:
+            torch.empty(9 * MIB, dtype=torch.uint8, device="cuda")
+        except torch.OutOfMemoryError as error:
+            assert "own allocator" in str(error), error
+        else:
+            raise AssertionError("9 MiB of an allocator that has 8 at most")
+    assert own.asked[2:4] == [20 * MIB, 10 * MIB], own.asked
+    assert int(made.min()) == 3
 
 
 @case(modes=(NATIVE, SHIM), alone=True)
