@@ -536,6 +536,8 @@ private:
             ptr = library->pool_malloc(static_cast<ssize_t>(size), device, stream);
         if (C10_UNLIKELY(!ptr))
             ptr = get_or_throw(size, device, stream, context);
+        else if (C10_UNLIKELY(static_cast<bool>(thrown)))
+            thrown = nullptr; /* of a pool's own allocator, before another pool served the request */
         try {
             history.insert(*library, blocks, { ptr, size, stream, device }, context);
         } catch (...) {
