@@ -185,8 +185,9 @@ static void releasable(const struct sim_pool *pool, const struct sim_segment *se
         *end = sim_round_down(*end, SIM_STEP);
 }
 
-/* Turns [begin, end) of a free segment into absent memory, unless there is no host memory for the bookkeeping. Returns what it is now. */
-static struct sim_segment *make_absent(struct sim_pool *pool, struct sim_segment *segment, uint64_t begin, uint64_t end)
+/* Turns [begin, end) of a free segment into absent memory and adds its bytes to *taken, which are the caller's to account for. Where there is
+   no host memory for the bookkeeping it does nothing. Returns what the segment is now. */
+static struct sim_segment *make_absent(struct sim_pool *pool, struct sim_segment *segment, uint64_t begin, uint64_t end, uint64_t *taken)
 {
     sim_run_leave(pool, segment);
     bool is_cut = begin == segment->offset || sim_segment_split(pool, segment, begin - segment->offset);
@@ -198,7 +199,7 @@ static struct sim_segment *make_absent(struct sim_pool *pool, struct sim_segment
     }
     segment->state = SIM_SEGMENT_ABSENT;
     sim_index_list(pool, segment);
-    give_memory(pool, end - begin);
+    *taken += end - begin;
     if (pool->fd >= 0 && !pool->imported)
         fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)begin, (off_t)(end - begin));
     sim_map_nothing(pool->base + begin, end - begin);
@@ -223,29 +224,39 @@ static struct sim_segment *hide(struct sim_pool *pool, struct sim_segment *segme
     return sim_segment_merge(pool, segment);
 }
 
-/* What of the segment would go back: false, nothing. */
-static bool can_release(const struct sim_pool *pool, const struct sim_segment *segment, uint64_t want, uint64_t *begin, uint64_t *end)
+/* What of the segment would go back, in multiples of `unit` if not all: false, nothing. */
+static bool can_release(const struct sim_pool *pool, const struct sim_segment *segment, uint64_t want, uint64_t unit, uint64_t *begin,
+                        uint64_t *end)
 {
     if (segment->state != SIM_SEGMENT_FREE || !segment->observed)
         return false;
     releasable(pool, segment, begin, end);
     if (*end > *begin && *end - *begin > want)
-        *begin = sim_round_up(*end - want, SIM_STEP);
+        *begin = sim_round_up(*end - want, unit);
     return *end > *begin;
 }
 
 /* Adds to *released. Returns what the segment is part of afterwards. */
 static struct sim_segment *release_from(struct sim_pool *pool, struct sim_segment *segment, uint64_t want, uint64_t *released)
 {
-    uint64_t begin, end;
+    uint64_t begin, end, taken = 0;
     if (segment->state == SIM_SEGMENT_FREE && segment->observed && segment->exported)
         return hide(pool, segment, released);
-    if (!can_release(pool, segment, want - *released, &begin, &end))
+    if (!can_release(pool, segment, want - *released, SIM_STEP, &begin, &end))
         return segment;
-    uint64_t before = pool->held;
-    segment = make_absent(pool, segment, begin, end);
-    *released += before - pool->held;
+    segment = make_absent(pool, segment, begin, end, &taken);
+    give_memory(pool, taken);
+    *released += taken;
     return segment;
+}
+
+/* The first run that has a whole step and comes, in the order of the index, at that place or behind it. */
+static struct sim_segment *large_run(const struct sim_pool *pool, uint64_t owner, uint64_t bytes, uint64_t offset)
+{
+    struct sim_segment *run = sim_run_from(pool, owner, bytes, offset);
+    while (run && run->run < SIM_STEP)
+        run = sim_run_from(pool, run->owner, SIM_STEP, 0);
+    return run;
 }
 
 /* Whether a walk over all segments would find anything: it has a whole step, or a gap beside it, or the end of the range. */
@@ -257,15 +268,14 @@ static bool may_release(const struct sim_pool *pool)
         return true;
     for (const struct sim_segment *gap = pool->index.gaps; gap; gap = gap->later) {
         has_end = has_end || !gap->next;
-        if ((gap->prev && can_release(pool, gap->prev, UINT64_MAX, &begin, &end)) ||
-            (gap->next && can_release(pool, gap->next, UINT64_MAX, &begin, &end)))
+        if ((gap->prev && can_release(pool, gap->prev, UINT64_MAX, SIM_STEP, &begin, &end)) ||
+            (gap->next && can_release(pool, gap->next, UINT64_MAX, SIM_STEP, &begin, &end)))
             return true;
     }
-    for (const struct sim_segment *run = sim_run_from(pool, 0, SIM_STEP, 0); run;
-         run = run->run < SIM_STEP ? sim_run_from(pool, run->owner, SIM_STEP, 0) :
-                                     sim_run_from(pool, run->owner, run->run, run->offset + 1))
-        for (const struct sim_segment *segment = run; sim_segment_is_in_run(segment) && run->run >= SIM_STEP; segment = segment->next)
-            if (segment->size >= SIM_STEP && can_release(pool, segment, UINT64_MAX, &begin, &end))
+    for (const struct sim_segment *run = large_run(pool, 0, SIM_STEP, 0); run;
+         run = large_run(pool, run->owner, run->run, run->offset + 1))
+        for (const struct sim_segment *segment = run; sim_segment_is_in_run(segment); segment = segment->next)
+            if (segment->size >= SIM_STEP && can_release(pool, segment, UINT64_MAX, SIM_STEP, &begin, &end))
                 return true;
     return !has_end;
 }
@@ -287,11 +297,48 @@ uint64_t sim_memory_release(struct sim_pool *pool, uint64_t want)
 
 /* Growing ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* The driver's own rescue: idle memory of every pool on the device goes back before a growth fails. */
-static void rescue(int device, uint64_t want)
+/*
+ * Measured: a pool grows by what is missing. The driver puts whole steps that are idle behind the new addresses, wherever they lie; a step
+ * with anything live in it, or with a free that was not observed, stays where it is. What was exported stays too, as other processes may
+ * have it mapped.
+ */
+static bool can_move(const struct sim_pool *pool, const struct sim_segment *segment, uint64_t want, uint64_t *begin, uint64_t *end)
+{
+    return !segment->exported && can_release(pool, segment, want, SIM_PAGE, begin, end);
+}
+
+/* Bytes that could be moved, at most `want`. */
+static uint64_t movable(const struct sim_pool *pool, uint64_t want)
+{
+    uint64_t bytes = 0, begin, end;
+    for (const struct sim_segment *run = large_run(pool, 0, SIM_STEP, 0); run && bytes < want;
+         run = large_run(pool, run->owner, run->run, run->offset + 1))
+        for (const struct sim_segment *segment = run; sim_segment_is_in_run(segment) && bytes < want; segment = segment->next)
+            if (can_move(pool, segment, want - bytes, &begin, &end))
+                bytes += end - begin;
+    return bytes;
+}
+
+/* Takes so many of them from behind their addresses; they are still counted as the pool's. Less: there is no host memory. */
+static uint64_t move(struct sim_pool *pool, uint64_t want)
+{
+    uint64_t taken = 0, begin, end;
+    for (struct sim_segment *run = large_run(pool, 0, SIM_STEP, 0); run && taken < want;) {
+        /* What is left of the run has another place in the index. */
+        uint64_t owner = run->owner, bytes = run->run, offset = run->offset;
+        for (struct sim_segment *segment = run; segment && segment->offset < offset + bytes && taken < want; segment = segment->next)
+            if (can_move(pool, segment, want - taken, &begin, &end))
+                segment = make_absent(pool, segment, begin, end, &taken);
+        run = large_run(pool, owner, bytes, offset + 1);
+    }
+    return taken;
+}
+
+/* The driver's own rescue: idle memory of all other pools on the device goes back before a growth fails. */
+static void rescue(const struct sim_pool *growing, uint64_t want)
 {
     for (struct sim_pool *pool = sim.pools; pool && want; pool = pool->next) {
-        if (pool->device != device || !is_on_device(pool))
+        if (pool == growing || pool->device != growing->device || !is_on_device(pool))
             continue;
         uint64_t before = pool->held;
         sim_memory_release(pool, sim_round_up(want, SIM_STEP));
@@ -339,21 +386,25 @@ static void pass_growth(struct sim_pool *pool, uint64_t bytes)
     pool->has_grown = sim.has_grown = true;
 }
 
-static int fill_gap(struct sim_pool *pool, uint64_t bytes)
+/* Puts memory behind so many bytes of a gap: first what was moved, then what is new. */
+static int fill_gap(struct sim_pool *pool, uint64_t bytes, uint64_t moved)
 {
+    uint64_t taken = move(pool, moved);
     struct sim_segment *gap = sim_range_take_gap(pool, bytes);
-    if (!gap)
-        return GPU_OUT_OF_MEMORY;
     /* Another process may have taken the memory since the room was looked at. */
-    if (!map(pool, gap->offset, bytes) || !sim_range_take(pool, bytes)) {
-        sim_segment_merge(pool, gap);
+    if (taken < moved || !gap || !map(pool, gap->offset, bytes) || !sim_range_take(pool, bytes - moved)) {
+        if (gap) {
+            sim_map_nothing(pool->base + gap->offset, bytes);
+            sim_segment_merge(pool, gap);
+        }
+        give_memory(pool, taken);
         return GPU_OUT_OF_MEMORY;
     }
     sim_index_unlist(pool, gap);
     gap->state = SIM_SEGMENT_FREE;
     gap->observed = true;
     sim_run_join(pool, gap);
-    pass_growth(pool, bytes);
+    pass_growth(pool, bytes - moved);
     return 0;
 }
 
@@ -364,19 +415,28 @@ int sim_range_grow(struct sim_pool *pool, uint64_t size)
         return GPU_OUT_OF_MEMORY;
     if (is_on_device(pool) && need > sim.settings.memory)
         return GPU_OUT_OF_MEMORY;
-    if (room(pool) < bytes && pool->max_size)
-        sim_memory_release(pool, bytes - room(pool));
-    if (room(pool) < bytes && is_on_device(pool))
-        rescue(pool->device, bytes - room(pool));
-    if (room(pool) < need) {
+    uint64_t moved = movable(pool, bytes), missing = bytes - moved;
+    if (room(pool) < missing && is_on_device(pool))
+        rescue(pool, missing - room(pool));
+    if (room(pool) + moved < need) {
+        /* Its own goes back the same way: the rest of steps that a growth was cut to, and what was exported, are not moved. */
+        sim_memory_release(pool, sim_round_up(need - room(pool), SIM_STEP));
+        moved = movable(pool, bytes);
+        missing = bytes - moved;
+    }
+    if (room(pool) + moved < need) {
         /* What the device still had stays with the pool that could not grow enough, up to its threshold (measured). */
         uint64_t rest = sim_round_down(room(pool), SIM_STEP);
         uint64_t kept = pool->release_threshold > pool->reserved ? sim_round_down(pool->release_threshold - pool->reserved, SIM_STEP) : 0;
         if (rest > kept)
             rest = kept;
         if (rest && is_on_device(pool) && !pool->max_size)
-            fill_gap(pool, rest);
+            fill_gap(pool, rest, 0);
         return GPU_OUT_OF_MEMORY;
     }
-    return fill_gap(pool, room(pool) < bytes ? need : bytes);
+    if (room(pool) < missing) {
+        bytes = need;
+        moved = moved < need ? moved : need;
+    }
+    return fill_gap(pool, bytes, moved);
 }

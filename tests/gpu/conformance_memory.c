@@ -163,6 +163,36 @@ START_TEST(free_memory_of_the_device_is_what_a_pool_can_grow_by)
 }
 END_TEST
 
+/* Where a pool has idle memory, but not in one piece. */
+
+START_TEST(pool_grows_by_what_is_missing)
+{
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, 512 * MIB);
+    give(take(rig.pool, 512 * MIB, rig.a), rig.a);
+    ck_assert_gpu(g->stream_synchronize(rig.a));
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 512 * MIB);
+    take(rig.pool, 1024 * MIB, rig.a);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 1024 * MIB);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED_HIGH), 1024 * MIB);
+}
+END_TEST
+
+START_TEST(idle_steps_that_lie_apart_serve_a_larger_request)
+{
+    void *blocks[8];
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    for (size_t i = 0; i < 8; i++)
+        blocks[i] = take(rig.pool, 128 * MIB, rig.a);
+    uint64_t free_bytes = device_free();
+    for (size_t i = 0; i < 8; i += 2)
+        give(blocks[i], rig.a);
+    ck_assert_gpu(g->stream_synchronize(rig.a));
+    take(rig.pool, 512 * MIB, rig.a);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 8 * 128 * MIB);
+    ck_assert_uint_eq(device_free(), free_bytes);
+}
+END_TEST
+
 START_TEST(used_falls_at_the_call_of_free)
 {
     free_behind_kernel(MIB);
@@ -473,6 +503,15 @@ START_TEST(small_blocks_pin_large_memory)
 }
 END_TEST
 
+START_TEST(steps_that_small_blocks_pin_serve_no_larger_request)
+{
+    interleave(rig.pool, rig.pool);
+    uint64_t reserved = figure(rig.pool, GPU_POOL_RESERVED);
+    take(rig.pool, 512 * MIB, rig.a);
+    ck_assert_uint_ge(figure(rig.pool, GPU_POOL_RESERVED), reserved + 512 * MIB - STEP);
+}
+END_TEST
+
 START_TEST(small_blocks_in_a_pool_of_their_own_pin_nothing)
 {
     interleave(rig.pool, make_pool(&(struct gpu_pool_spec){ .device = 0 }));
@@ -489,7 +528,8 @@ void add_memory_tests(Suite *suite)
               request_beyond_the_device_fails, request_that_does_not_fit_leaves_nothing_with_threshold_0,
               request_that_does_not_fit_leaves_its_pool_as_much_as_the_threshold,
               request_that_does_not_fit_leaves_its_pool_what_the_device_had_with_threshold_all,
-              free_memory_of_the_device_is_what_a_pool_can_grow_by, used_falls_at_the_call_of_free,
+              free_memory_of_the_device_is_what_a_pool_can_grow_by, pool_grows_by_what_is_missing,
+              idle_steps_that_lie_apart_serve_a_larger_request, used_falls_at_the_call_of_free,
               high_marks_restart_at_the_current_figures, pending_free_serves_the_same_stream,
               pending_free_serves_another_stream_at_once_where_nothing_else_does, pending_free_is_served_at_the_same_address,
               stream_served_from_a_pending_free_waits_for_it, block_served_from_a_pending_free_holds_what_its_new_owner_wrote,
@@ -503,5 +543,5 @@ void add_memory_tests(Suite *suite)
               threshold_0_keeps_memory_at_event_query, threshold_0_keeps_memory_at_synchronise_of_another_stream,
               threshold_all_keeps_memory_at_synchronise, trim_gives_nothing_back_before_a_synchronise,
               trim_gives_all_back_after_a_synchronise, trim_keeps_what_it_is_told_to, small_blocks_pin_large_memory,
-              small_blocks_in_a_pool_of_their_own_pin_nothing);
+              steps_that_small_blocks_pin_serve_no_larger_request, small_blocks_in_a_pool_of_their_own_pin_nothing);
 }

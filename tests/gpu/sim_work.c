@@ -57,6 +57,19 @@ START_TEST(growth_and_trim_cost_what_is_set)
 }
 END_TEST
 
+START_TEST(growth_costs_what_is_missing)
+{
+    configure("grow=1000us/GiB,trim=2ms/GiB");
+    ck_assert_int_eq(g->pool_set(pool, GPU_POOL_RELEASE_THRESHOLD, GIB), 0);
+    ck_assert_int_eq(g->free_async(take(GIB, a), a), 0);
+    ck_assert_int_eq(g->stream_synchronize(a), 0);
+    uint64_t before = g->now();
+    take(3 * GIB, a);
+    ck_assert_uint_eq(g->now() - before, 2000000);
+    ck_assert_uint_eq(figure(GPU_POOL_RESERVED), 3 * GIB);
+}
+END_TEST
+
 START_TEST(device_synchronise_waits_for_streams_that_are_gone)
 {
     uint64_t before = g->now();
@@ -185,6 +198,40 @@ START_TEST(capped_pool_makes_room_from_its_own_idle_memory)
     ck_assert_int_eq(g->stream_synchronize(a), 0);
     take(96 * MIB, a);
     ck_assert_uint_eq(figure(GPU_POOL_RESERVED), 128 * MIB);
+}
+END_TEST
+
+/* Three blocks, the last of which was cut to what the device had; then the outer ones are free. */
+START_TEST(what_a_growth_was_cut_to_serves_a_larger_request)
+{
+    configure("memory=126MiB");
+    ck_assert_int_eq(g->pool_set(pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX), 0);
+    void *first = take(32 * MIB, a);
+    take(64 * MIB, a);
+    ck_assert_int_eq(g->free_async(take(30 * MIB, a), a), 0);
+    ck_assert_int_eq(g->free_async(first, a), 0);
+    ck_assert_int_eq(g->stream_synchronize(a), 0);
+    take(62 * MIB, a);
+    ck_assert_uint_eq(figure(GPU_POOL_RESERVED), 126 * MIB);
+}
+END_TEST
+
+START_TEST(exported_memory_is_not_put_behind_other_addresses)
+{
+    int fd;
+    struct gpu_shared_block shared;
+    ck_assert_int_eq(g->pool_create(&(struct gpu_pool_spec){ .posix_fd = true }, &pool), 0);
+    ck_assert_int_eq(g->pool_set(pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX), 0);
+    ck_assert_int_eq(g->pool_export(pool, &fd), 0);
+    void *exported = take(64 * MIB, a), *other = take(64 * MIB, a);
+    ck_assert_int_eq(g->block_export(exported, &shared), 0);
+    take(32 * MIB, a);
+    ck_assert_int_eq(g->free_async(exported, a), 0);
+    ck_assert_int_eq(g->free_async(other, a), 0);
+    ck_assert_int_eq(g->stream_synchronize(a), 0);
+    take(192 * MIB, a);
+    ck_assert_uint_eq(figure(GPU_POOL_RESERVED), (64 + 32 + 192) * MIB);
+    close(fd);
 }
 END_TEST
 
@@ -520,7 +567,7 @@ static void add_clock_tests(Suite *suite)
 {
     TCase *tcase = sim_case(suite, "clock");
     suite_add(tcase, calls_that_only_queue_take_no_time, synchronise_takes_as_long_as_the_work, pause_and_advance_let_time_pass,
-              endless_kernel_does_not_wrap_the_clock, growth_and_trim_cost_what_is_set, device_synchronise_waits_for_streams_that_are_gone,
+              endless_kernel_does_not_wrap_the_clock, growth_and_trim_cost_what_is_set, growth_costs_what_is_missing, device_synchronise_waits_for_streams_that_are_gone,
               legacy_and_per_thread_streams_wait_for_each_other, destroyed_handle_is_the_next_one);
 }
 
@@ -530,7 +577,8 @@ static void add_memory_tests(Suite *suite)
     suite_add(tcase, size_0_and_null_are_nothing, best_fit_takes_the_smallest_hole,
               ended_free_does_not_serve_another_stream_without_opportunism, stream_of_another_device_is_not_made_to_wait_for_a_free,
               stream_waits_only_for_the_frees_that_it_needs, free_that_a_stream_was_made_to_wait_for_counts_as_an_event_dependency,
-              growth_is_cut_to_what_a_cap_leaves, capped_pool_makes_room_from_its_own_idle_memory, given_back_memory_comes_back_as_zeros,
+              growth_is_cut_to_what_a_cap_leaves, capped_pool_makes_room_from_its_own_idle_memory,
+              what_a_growth_was_cut_to_serves_a_larger_request, exported_memory_is_not_put_behind_other_addresses, given_back_memory_comes_back_as_zeros,
               destroyed_pool_goes_with_its_last_block, default_pool_takes_the_place_of_a_destroyed_current_one,
               host_pool_costs_no_device_memory, exported_descriptor_shows_the_pools_memory);
 }
