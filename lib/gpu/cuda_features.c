@@ -109,6 +109,49 @@ int cuda_stream_capture_id(gpu_stream stream, uint64_t *id)
     return cuda_done(code);
 }
 
+#if TOOLKIT >= 11040
+static cudaError_t run_graph(cudaGraph_t graph, gpu_stream stream)
+{
+    cudaGraphExec_t instance;
+    cudaError_t code = cudaGraphInstantiateWithFlags(&instance, graph, 0);
+    if (code != cudaSuccess)
+        return code;
+    code = cudaGraphLaunch(instance, stream);
+    if (code == cudaSuccess)
+        code = cudaStreamSynchronize(stream);
+    cudaError_t destroyed = cudaGraphExecDestroy(instance);
+    return code != cudaSuccess ? code : destroyed;
+}
+
+int cuda_capture_run(gpu_stream stream)
+{
+    cudaGraph_t graph = NULL;
+    cudaError_t code = cudaStreamEndCapture(stream, &graph);
+    if (code != cudaSuccess)
+        return cuda_done(code);
+    code = run_graph(graph, stream);
+    cudaError_t destroyed = cudaGraphDestroy(graph);
+    return cuda_done(code != cudaSuccess ? code : destroyed);
+}
+
+int cuda_graph_trim(int device)
+{
+    return cuda_done(cudaDeviceGraphMemTrim(device));
+}
+#else
+int cuda_capture_run(gpu_stream stream)
+{
+    (void)stream;
+    return GPU_NOT_SUPPORTED;
+}
+
+int cuda_graph_trim(int device)
+{
+    (void)device;
+    return GPU_NOT_SUPPORTED;
+}
+#endif
+
 bool cuda_pool_attribute(enum gpu_pool_attribute attribute, enum cudaMemPoolAttr *name, bool *is_int)
 {
     static const struct {

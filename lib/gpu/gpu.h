@@ -285,6 +285,12 @@ struct gpu {
     int (*capture_begin)(gpu_stream stream, enum gpu_capture_mode mode);
     /* Ends the capture and drops the graph. nodes: how many nodes it had. GPU_CAPTURE_INVALIDATED if something spoilt it. */
     int (*capture_end)(gpu_stream stream, size_t *nodes);
+    /* Ends the capture, runs the graph once, waits for it and drops it; for tests. Precondition: the graph frees all that it allocates. From
+       then on the driver keeps that memory for other graphs of the device: no pool gets it, although nobody uses it, before graph_trim()
+       (measured). GPU_OUT_OF_MEMORY if the device has not so much. Both need CUDA 11.4, without which graphs allocate nothing. */
+    int (*capture_run)(gpu_stream stream);
+    /* Gives back what the driver keeps for graphs of the device and none of them uses. */
+    int (*graph_trim)(int device);
 
     /* Time and errors ---------------------------------------------------------------------------------------------------------------- */
 

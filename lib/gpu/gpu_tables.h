@@ -78,6 +78,8 @@ const char *sim_environment_error(void);
       (device, shared, event))                                                                                                             \
     X(exchange_capture_mode, 0, (enum gpu_capture_mode *mode), (mode))                                                                     \
     X(capture_begin, sim_stream_find(&stream), (gpu_stream stream, enum gpu_capture_mode mode), (stream, mode))                            \
-    X(capture_end, sim_stream_find(&stream), (gpu_stream stream, size_t *nodes), (stream, nodes))
+    X(capture_end, sim_stream_find(&stream), (gpu_stream stream, size_t *nodes), (stream, nodes))                                          \
+    X(capture_run, sim_stream_find(&stream), (gpu_stream stream), (stream))                                                                \
+    X(graph_trim, sim_device_find(device) ?: sim_capture_check_unsafe(), (int device), (device))
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sim_capture.c - stream capture: what becomes a node, and what spoils it. The graph itself is only counted: capture_end drops it.
+ * sim_capture.c - stream capture: what becomes a node, and what spoils it. Of a graph that is run only the memory is simulated: the device
+ * lacks, from then on, what the graphs so far had live at once at most, until that is trimmed.
  * Not simulated: a stream that joined a capture and never came back does not make capture_end fail.
  */
 #include "lib/gpu/sim_internal.h"
@@ -185,6 +186,26 @@ int sim_capture_end(gpu_stream stream, size_t *nodes)
     return code;
 }
 
+int sim_capture_run(gpu_stream stream)
+{
+    struct sim_pool *graphs = &sim.devices[stream->device].graphs;
+    uint64_t most = stream->capture ? sim_round_up(stream->capture->most, SIM_STEP) : 0;
+    size_t nodes;
+    int code = sim_capture_end(stream, &nodes);
+    if (code)
+        return code;
+    if (most > graphs->held && !sim_device_charge(stream->device, graphs, most - graphs->held))
+        return GPU_OUT_OF_MEMORY;
+    return sim_stream_synchronize(stream);
+}
+
+int sim_graph_trim(int device)
+{
+    struct sim_pool *graphs = &sim.devices[device].graphs;
+    sim_device_charge(device, graphs, -graphs->held);
+    return 0;
+}
+
 void sim_capture_drop_origin(struct sim_stream *stream)
 {
     if (stream->capture && stream->capture->origin == stream)
@@ -210,6 +231,9 @@ int sim_capture_malloc(struct sim_capture *capture, size_t size, void **ptr)
     }
     block->next = capture->blocks;
     capture->blocks = block;
+    capture->bytes += size;
+    if (capture->most < capture->bytes)
+        capture->most = capture->bytes;
     capture->nodes++;
     *ptr = block->address;
     return 0;
@@ -222,6 +246,7 @@ int sim_capture_free(struct sim_capture *capture, void *ptr)
         if (block->address != ptr)
             continue;
         *place = block->next;
+        capture->bytes -= block->size;
         munmap(block->address, block->size);
         free(block);
         capture->nodes++;

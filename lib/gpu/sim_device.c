@@ -9,6 +9,17 @@ int sim_device_find(int device)
     return device >= 0 && (uint64_t)device < sim.settings.devices ? 0 : GPU_INVALID_DEVICE;
 }
 
+bool sim_device_charge(int device, struct sim_pool *account, uint64_t bytes)
+{
+    account->device = device;
+    account->location = GPU_LOCATION_DEVICE;
+    account->shared = -1;
+    if (!sim_ledger_charge(account, account->held + bytes))
+        return false;
+    account->held += bytes;
+    return true;
+}
+
 bool sim_driver(uint64_t version)
 {
     return sim.settings.driver >= version;

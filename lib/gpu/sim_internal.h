@@ -196,6 +196,7 @@ struct sim_capture {
     bool invalid;
     size_t nodes;
     struct sim_graph_block *blocks;
+    uint64_t bytes, most; /* of these blocks, now and at most */
 };
 
 /* A context of the program's own; its address is its handle. Destroyed ones wait in sim.spare_contexts, whence the next one is taken. */
@@ -218,7 +219,7 @@ struct sim_device {
     bool used; /* work was given to it, or a stream, an event or a pool was made there */
     uint64_t gone_until; /* the end of the work of streams that were destroyed */
     struct sim_pool *default_pool, *current_pool;
-    struct sim_pool pages; /* what it lacks for pages is `held` of this, of which nothing else is used */
+    struct sim_pool pages, graphs; /* what it lacks for pages and for graphs is `held` of these, of which nothing else is used */
     struct sim_stream legacy;
 };
 
@@ -296,6 +297,8 @@ static inline void sim_note_change(void)
 
 /* 0, or GPU_INVALID_DEVICE: there is none of that number. */
 int sim_device_find(int device);
+/* The device lacks so many bytes more (-bytes: less) for one of its accounts that are no pool. false: it has not so many. */
+bool sim_device_charge(int device, struct sim_pool *account, uint64_t bytes);
 /* Whether the simulated driver is at least this version (12020 is 12.2). */
 bool sim_driver(uint64_t version);
 bool sim_supports(int device, enum gpu_feature feature, char *why, size_t len);

@@ -127,17 +127,9 @@ void *sim_map_nothing(void *address, uint64_t size)
     return mapped == MAP_FAILED ? NULL : mapped;
 }
 
-/* What the device lacks for pages, as if they were a pool. */
 static bool charge(int device, uint64_t bytes)
 {
-    struct sim_pool *account = &sim.devices[device].pages;
-    account->device = device;
-    account->location = GPU_LOCATION_DEVICE;
-    account->shared = -1;
-    if (!sim_ledger_charge(account, account->held + bytes))
-        return false;
-    account->held += bytes;
-    return true;
+    return sim_device_charge(device, &sim.devices[device].pages, bytes);
 }
 
 /* Room in the file for a new page. */

@@ -253,13 +253,28 @@ static uint64_t trim(struct weir__climb *climb)
     return all;
 }
 
-/* Needless where all of it is too little. */
+/* The driver keeps the memory of graphs that were destroyed, and gives it to no pool (measured). Returns the bytes. */
+static uint64_t trim_graphs(const struct weir__climb *climb)
+{
+    uint64_t before, after, total;
+    int device = climb->device->index;
+    if (climb->gpu->device_memory(device, &before, &total) != GPU_SUCCESS || climb->gpu->graph_trim(device) != GPU_SUCCESS ||
+        climb->gpu->device_memory(device, &after, &total) != GPU_SUCCESS || after < before)
+        return 0;
+    return after - before;
+}
+
+/* The pools' own memory stays where all of it is too little. */
 static bool rung_trim(struct weir__climb *climb, void **ptr)
 {
     uint64_t others = 0;
-    if (!climb->request->at_cap && climb->request->pool->native.mapped)
-        climb->rungs[WEIR_RUNG_TRIM].gave += others = weir__others_trim(climb->device, climb->deadline);
-    if (!climb->request->at_cap && !climb->request->pool->kind.is_host && weir__device_obtainable(climb->device) < climb->request->asked)
+    bool is_for_device = !climb->request->at_cap && !climb->request->pool->kind.is_host;
+    if (is_for_device && climb->request->pool->native.mapped)
+        others = weir__others_trim(climb->device, climb->deadline);
+    if (is_for_device)
+        others += trim_graphs(climb);
+    climb->rungs[WEIR_RUNG_TRIM].gave += others;
+    if (is_for_device && weir__device_obtainable(climb->device) < climb->request->asked)
         return false;
     return trim(climb) + others > 0 && weir__climb_retry(climb, ptr);
 }

@@ -546,12 +546,34 @@ START_TEST(without_a_twin_small_live_blocks_pin_large_memory)
 }
 END_TEST
 
+/* Memory of graphs --------------------------------------------------------------------------------------------------------------------- */
+
+static const char *const backings[] = { "weir: 1\npools: { main: { small_below: 0, on_oom: { steps: [trim] } } }\n",
+                                        "weir: 1\npools: { main: { backing: arena, on_oom: { steps: [trim] } } }\n" };
+
+/* Runs a graph that has 60 % of the device for a while, and destroys it: the driver keeps all that. */
+START_TEST(memory_of_a_destroyed_graph_is_rescued_by_trim)
+{
+    void *ptr;
+    weir_error error = WEIR_ERROR_INIT;
+    scene_open(backings[_i]);
+    weir_stream *s = scene_create(NULL);
+    ck_assert_int_eq(scene.gpu->capture_begin(weir_stream_handle(s), GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
+    scene_free(s, scene_malloc(s, scene_share(60)));
+    ck_assert_int_eq(scene.gpu->capture_run(weir_stream_handle(s)), GPU_SUCCESS);
+    weir_status status = weir_stream_malloc(s, &ptr, scene_share(60));
+    weir_last_error(&error);
+    ck_assert_msg(status == WEIR_OK, "%s", error.text);
+    scene_free(s, ptr);
+}
+END_TEST
+
 static Suite *recovery_suite(void)
 {
     Suite *suite = suite_create("recovery");
     TCase *wait = suite_case(suite, "wait", 60), *refusal = suite_case(suite, "refusal", 60), *cap = suite_case(suite, "cap", 60);
-    TCase *small = suite_case(suite, "small blocks", 120);
-    TCase *const cases[] = { wait, refusal, cap, small };
+    TCase *small = suite_case(suite, "small blocks", 120), *graphs = suite_case(suite, "graphs", 60);
+    TCase *const cases[] = { wait, refusal, cap, small, graphs };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         tcase_add_checked_fixture(cases[i], scene_begin, scene_end);
 
@@ -577,6 +599,7 @@ static Suite *recovery_suite(void)
               at_the_cap_memory_just_freed_in_the_twin_is_rescued_by_wait);
 
     suite_add(small, with_a_twin_small_live_blocks_pin_no_large_memory, without_a_twin_small_live_blocks_pin_large_memory);
+    tcase_add_loop_test(graphs, memory_of_a_destroyed_graph_is_rescued_by_trim, 0, sizeof backings / sizeof *backings);
     return suite;
 }
 

@@ -314,7 +314,7 @@ int main(int argc, char **argv)
     add_pool_tests(suite, &probe);
     add_stream_tests(suite, &probe);
     add_context_tests(suite, &probe);
-    add_capture_tests(suite);
+    add_capture_tests(suite, &probe);
     add_share_tests(suite, &probe);
     return suite_run(suite);
 }

@@ -72,7 +72,7 @@ void add_memory_tests(Suite *suite);
 void add_pool_tests(Suite *suite, const struct probe *probe);
 void add_stream_tests(Suite *suite, const struct probe *probe);
 void add_context_tests(Suite *suite, const struct probe *probe);
-void add_capture_tests(Suite *suite);
+void add_capture_tests(Suite *suite, const struct probe *probe);
 void add_share_tests(Suite *suite, const struct probe *probe);
 
 /* A test case with the rig around each of its tests. */

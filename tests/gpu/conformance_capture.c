@@ -388,7 +388,81 @@ START_TEST(exchanged_capture_mode_is_the_former_one)
 }
 END_TEST
 
-void add_capture_tests(Suite *suite)
+/* Memory of graphs --------------------------------------------------------------------------------------------------------------------- */
+
+/* Runs a graph that has so much memory for a while, and destroys it. */
+static void run_graph(uint64_t size)
+{
+    void *ptr;
+    ck_assert_gpu(g->capture_begin(rig.a, GPU_CAPTURE_MODE_GLOBAL));
+    ck_assert_gpu(g->malloc_async(&ptr, size, rig.pool, rig.a));
+    ck_assert_gpu(g->set_async(ptr, 1, size, rig.a));
+    ck_assert_gpu(g->free_async(ptr, rig.a));
+    ck_assert_gpu(g->capture_run(rig.a));
+}
+
+START_TEST(memory_of_a_destroyed_graph_comes_back_when_it_is_trimmed)
+{
+    uint64_t before = device_free();
+    run_graph(1024 * MIB);
+    uint64_t after = device_free();
+    ck_assert_uint_ge(before, after + 1024 * MIB);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 0);
+    ck_assert_gpu(g->graph_trim(0));
+    ck_assert_uint_ge(device_free(), after + 1024 * MIB);
+}
+END_TEST
+
+START_TEST(memory_of_a_destroyed_graph_serves_the_next_one)
+{
+    run_graph(1024 * MIB);
+    uint64_t after = device_free();
+    run_graph(1024 * MIB);
+    ck_assert_uint_lt(after, device_free() + 1024 * MIB);
+    ck_assert_gpu(g->graph_trim(0));
+}
+END_TEST
+
+START_TEST(memory_of_a_destroyed_graph_serves_no_pool_before_it_is_trimmed)
+{
+    run_graph(percent_of_device(60));
+    ck_assert_gpu_code(try_take(rig.pool, percent_of_device(60), rig.a), GPU_OUT_OF_MEMORY);
+    ck_assert_gpu(g->graph_trim(0));
+    ck_assert_gpu(try_take(rig.pool, percent_of_device(60), rig.a));
+}
+END_TEST
+
+/* The driver takes it for cudaMalloc() by itself (measured), and perhaps for a page. Weir trims it where a page cannot be created. */
+START_TEST(memory_of_a_destroyed_graph_serves_a_page_behind_a_trim_at_the_latest)
+{
+    gpu_page page;
+    run_graph(percent_of_device(60));
+    int code = g->page_create(0, percent_of_device(60), &page);
+    if (code != GPU_SUCCESS) {
+        ck_assert_gpu_code(code, GPU_OUT_OF_MEMORY);
+        ck_assert_gpu(g->graph_trim(0));
+        ck_assert_gpu(g->page_create(0, percent_of_device(60), &page));
+    }
+    ck_assert_gpu(g->page_release(page));
+    ck_assert_gpu(g->graph_trim(0));
+}
+END_TEST
+
+static int trim_graphs(void *unused)
+{
+    (void)unused;
+    return g->graph_trim(0);
+}
+
+START_TEST(trim_of_graphs_by_a_relaxed_thread_harms_no_capture)
+{
+    ck_assert_gpu(g->capture_begin(rig.a, GPU_CAPTURE_MODE_GLOBAL));
+    ck_assert_gpu(in_other_thread(GPU_CAPTURE_MODE_RELAXED, trim_graphs, NULL));
+    end_capture();
+}
+END_TEST
+
+void add_capture_tests(Suite *suite, const struct probe *probe)
 {
     TCase *tcase = rig_case(suite, "capture");
     suite_add(tcase, capturing_stream_says_so, streams_of_one_capture_have_its_number_and_no_other_capture_has_it,
@@ -404,5 +478,8 @@ void add_capture_tests(Suite *suite)
               free_by_a_relaxed_thread_harms_no_capture, trim_by_a_relaxed_thread_harms_no_capture,
               set_attribute_by_a_relaxed_thread_harms_no_capture, synchronise_by_a_relaxed_thread_harms_no_capture,
               device_synchronise_spoils_a_capture_even_if_relaxed, malloc_by_another_thread_harms_no_relaxed_capture,
-              malloc_by_another_thread_harms_no_thread_local_capture, exchanged_capture_mode_is_the_former_one);
+              malloc_by_another_thread_harms_no_thread_local_capture, exchanged_capture_mode_is_the_former_one,
+              memory_of_a_destroyed_graph_comes_back_when_it_is_trimmed, memory_of_a_destroyed_graph_serves_the_next_one,
+              memory_of_a_destroyed_graph_serves_no_pool_before_it_is_trimmed, trim_of_graphs_by_a_relaxed_thread_harms_no_capture);
+    add_if(tcase, probe, GPU_FEATURE_MAPPING, memory_of_a_destroyed_graph_serves_a_page_behind_a_trim_at_the_latest);
 }
