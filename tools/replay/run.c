@@ -331,7 +331,8 @@ static bool step(struct stage *stage, const struct script_op *op)
     stage->delays[op->thread] += took;
     if (is_call || is_trim)
         outcome_add_time(stage->outcome, took);
-    if (took > WEIR__SLOW_TICKS && (is_call || op->what == SCRIPT_TRIM))
+    bool is_asked_about = stage->script->ends_refused && op == &stage->script->ops[stage->script->count - 1];
+    if (took > WEIR__SLOW_TICKS && (is_call || op->what == SCRIPT_TRIM) && !is_asked_about)
         stage->outcome->slow_stall += took;
     if (took || begin != stage->counted) {
         count_area(stage, end);

@@ -24,6 +24,7 @@ struct thread {
     size_t span_count, span_room;
     uint64_t stalled;  /* ns, over all spans so far, */
     uint64_t unmapped; /* and of unmaps among them that are part of no other span */
+    uint64_t before;   /* the first less the second when its last request or free was over */
     uint64_t last;     /* the thread's own time of its last operation */
     bool has_requests; /* else it is one of Weir's, and what it trims is no deed of the program */
 };
@@ -215,6 +216,9 @@ static void look_at_block(struct maker *maker, const struct trace_event *event)
     bool is_cached = event->kind == TRACE_SERVE || event->kind == TRACE_KEEP || event->kind == TRACE_CACHED;
     if (!maker->is_open[stream] && (is_cached || (!maker->script->streams[stream].is_opened && was_open_before(maker))))
         open_stream(maker, event, stream, pool, NULL);
+    struct thread *thread = &maker->threads[event->thread_number];
+    if (event->kind != TRACE_RETURN)
+        thread->before = thread->stalled - thread->unmapped;
     switch (event->kind) {
     case TRACE_CACHED:
         get_block(maker, event, stream, pool);
@@ -255,6 +259,11 @@ static void look_at_refusal(struct maker *maker, const struct trace_event *event
     op->stream = (uint16_t)stream;
     op->pool = (uint16_t)pool;
     maker->script->recorded.refused++;
+    struct thread *thread = &maker->threads[event->thread_number];
+    if (maker->model.applied >= maker->until) {
+        maker->script->ends_refused = true;
+        thread->stalled = thread->before + thread->unmapped;
+    }
 }
 
 static void look_at_stream(struct maker *maker, const struct trace_event *event)

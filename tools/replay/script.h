@@ -75,6 +75,7 @@ struct script {
     struct script_recorded recorded;
     bool has_caches;  /* the trace tells of calls that caches served, so that they can be replayed */
     bool has_synchronises;
+    bool ends_refused; /* with the refusal that is asked about, whose own time is in no stall */
 };
 
 /* false after a complaint: the trace could not be read, or has more threads, streams or pools than a script can have. */
