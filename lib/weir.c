@@ -25,6 +25,7 @@
 #include "lib/pool/current.h"
 #include "lib/pool/left.h"
 #include "lib/pool/mapped_closed.h"
+#include "lib/pool/recorded.h"
 #include "lib/pool/retired.h"
 #include "lib/pool/settings.h"
 #include "lib/recover/callbacks.h"
@@ -46,6 +47,10 @@ static void record_as(weir *w, const struct policy *policy)
         [POLICY_LEVEL_ALL] = WEIR__LEVEL_ALL,
     };
     enum weir__level level = levels[policy->record_level] > w->record_least ? levels[policy->record_level] : w->record_least;
+    if (!weir__records(&w->recorder, WEIR__LEVEL_POOL))
+        for (size_t d = 0; d < w->device_count; d++)
+            for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
+                weir__record_begin(pool);
     weir__recorder_set(&w->recorder, level, policy->record_stacks || w->record_wants_stacks);
     weir__settings_note_all(w);
 }

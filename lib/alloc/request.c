@@ -214,27 +214,46 @@ static void note_taken(struct weir__request *request, size_t size, bool small)
     *taken = steps < UINT64_MAX / WEIR__GROWTH_STEP - *taken / WEIR__GROWTH_STEP ? *taken + steps * WEIR__GROWTH_STEP : UINT64_MAX;
 }
 
-/* An attempt of recovery leaves nothing behind. */
-static __attribute__((noinline)) int ask_carefully(weir_pool *pool, void **block, size_t size, gpu_pool handle, gpu_stream stream)
+static void note_vain(struct weir__request *request)
 {
-    const struct gpu *gpu = pool->w->gpu;
-    uint64_t begun = gpu->ticks();
+    if (request->took)
+        weir__record_pool(WEIR__KIND_WAIT, request->pool, weir__record_nanoseconds(&request->pool->w->recorder, request->took), request->asked);
+    request->took = 0;
+}
+
+/* A call of CUDA took long. What it may have grown the pool by is written down as growth once the request has its block: of one that is
+   refused all that goes back, and only the time was lost. */
+static void note_slow(struct weir__request *request, int code, uint64_t ticks)
+{
+    request->reserved = weir__record_slow(request->pool);
+    request->took = ticks;
+    if (code != GPU_SUCCESS)
+        note_vain(request);
+}
+
+/* An attempt of recovery leaves nothing behind. */
+static __attribute__((noinline)) int ask_carefully(struct weir__request *request, void **block, size_t size, gpu_pool handle,
+                                                   gpu_stream stream)
+{
+    weir_pool *pool = request->pool;
+    uint64_t begun = pool->w->gpu->ticks();
     int code = weir__bracket_malloc(pool, block, size, handle, stream);
-    uint64_t took = gpu->ticks() - begun;
+    uint64_t took = pool->w->gpu->ticks() - begun;
     if (took > WEIR__SLOW_TICKS && weir__records(&pool->w->recorder, WEIR__LEVEL_POOL))
-        weir__record_growth(pool, took);
+        note_slow(request, code, took);
     return code;
 }
 
-/* Asks CUDA, and writes down whether the pool grew by it. Apart, so that the others need not keep what it does. */
-static __attribute__((noinline)) int ask_recorded(weir_pool *pool, void **block, size_t size, gpu_pool handle, gpu_stream stream)
+/* Apart, so that the others need not keep what it does. */
+static __attribute__((noinline)) int ask_recorded(struct weir__request *request, void **block, size_t size, gpu_pool handle,
+                                                  gpu_stream stream)
 {
-    const struct gpu *gpu = pool->w->gpu;
+    const struct gpu *gpu = request->pool->w->gpu;
     uint64_t begun = gpu->ticks();
     int code = gpu->malloc_async(block, size, handle, stream);
     uint64_t took = gpu->ticks() - begun;
     if (took > WEIR__SLOW_TICKS)
-        weir__record_growth(pool, took);
+        note_slow(request, code, took);
     return code;
 }
 
@@ -246,8 +265,8 @@ static inline int ask_once(struct weir__request *request, size_t size, bool smal
         return ask_arena(request, size, block);
     gpu_pool handle = small ? pool->native.small : pool->native.handle;
     bool is_recorded = weir__records(&pool->w->recorder, WEIR__LEVEL_POOL);
-    int code = request->deadline ? ask_carefully(pool, block, size, handle, stream)
-               : is_recorded     ? ask_recorded(pool, block, size, handle, stream)
+    int code = request->deadline ? ask_carefully(request, block, size, handle, stream)
+               : is_recorded     ? ask_recorded(request, block, size, handle, stream)
                                  : pool->w->gpu->malloc_async(block, size, handle, stream);
     if (code == GPU_OUT_OF_MEMORY && !request->deadline)
         note_taken(request, size, small);
@@ -293,14 +312,20 @@ static int ask(struct weir__request *request, struct weir__growing *growing, siz
             weir__growth_is_within(growing, NULL);
         return code;
     }
+    uint64_t begun = request->took ? pool->w->gpu->ticks() : 0;
     /* A block that cannot be given back is better served above the cap than lost. */
     if (!weir__growth_is_within(growing, block) && return_it(request, block, stream) == GPU_SUCCESS) {
         uintptr_t name = stream == request->aside.stream ? request->aside.name : weir__pending_name();
         request->left += weir__growth_undo(growing, block, stream, name);
+        request->took += request->took ? pool->w->gpu->ticks() - begun : 0;
+        note_vain(request);
         note_taken(request, size, small); /* what of it is below the cap the pool has kept */
         request->at_cap = true;
         return GPU_OUT_OF_MEMORY;
     }
+    if (request->took)
+        weir__record_growth(pool, size, request->reserved, request->took);
+    request->took = 0;
     code = hand_over(request, stream);
     if (code != GPU_SUCCESS) {
         struct weir__block given = block_of(request, block);

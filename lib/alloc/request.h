@@ -31,6 +31,8 @@ struct weir__request {
     uint64_t taken[2]; /* bytes at most that refused attempts have left with the pool, and with its twin */
     uint64_t before;   /* bytes that the pool without its twin had reserved before that attempt; 0: nobody had a reason to ask */
     uint64_t left;     /* bytes by which the pool grew above its cap, and which are on their way back on the stream */
+    uint64_t took;     /* ticks that CUDA took for the block, if the recorder is to look at that; else 0 */
+    uint64_t reserved; /* bytes of the pool behind that call; 0: it was not asked */
     size_t got;        /* bytes that CUDA gave: one of the two sizes */
     struct weir__extent *extent; /* what an arena gave */
     int code;          /* CUDA's, of the last attempt */

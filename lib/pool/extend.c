@@ -2,6 +2,7 @@
 #include "lib/pool/extend.h"
 
 #include "lib/base/event.h"
+#include "lib/base/number.h"
 #include "lib/pool/mapped.h"
 #include "lib/pool/pending.h"
 #include "lib/pool/recorded.h"
@@ -64,8 +65,10 @@ static uint64_t extend_cuda(weir_pool *pool, uint64_t bytes, gpu_stream stream)
     uint64_t after = weir__pool_figure(pool, GPU_POOL_RESERVED);
     if (after <= before)
         return 0;
-    weir__record_extension(pool, after - before, gpu->now() - begun);
-    return after - before;
+    /* What is more other threads have grown it by meanwhile. */
+    uint64_t grown = weir__smaller(after - before, bytes);
+    weir__record_extension(pool, grown, gpu->now() - begun);
+    return grown;
 }
 
 uint64_t weir__pool_extend(weir_pool *pool, uint64_t bytes, gpu_stream stream)

@@ -239,6 +239,8 @@ weir_status weir__pool_new(struct weir__device *device, const struct policy *pol
         status = weir__settings_apply(made, policy, entry, error);
     if (status == WEIR_OK)
         status = grow(made, policy, entry, error);
+    if (status == WEIR_OK)
+        weir__record_begin(made);
     weir__relaxed_end(device->w->gpu, mode);
     if (status != WEIR_OK) {
         made->kind.is_silent = true;
@@ -444,7 +446,7 @@ int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
     if (left)
         say_left(pool, left);
     if (after < before)
-        weir__record_pool(WEIR__KIND_TRIM, pool, before - after, gpu->now() - begun);
+        weir__record_trim(pool, before - after, after, gpu->now() - begun);
     if (code == GPU_SUCCESS)
         *released = before > after ? before - after : 0;
     return code;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/pool/recorded.h"
 
+#include "lib/base/number.h"
 #include "lib/pool/mapped.h"
 
 #define SKIP_MOST 1024
@@ -8,6 +9,31 @@
 static bool read_figures(const weir_pool *pool, uint64_t *used, uint64_t *reserved)
 {
     return weir__pool_read(pool, GPU_POOL_USED, used) == GPU_SUCCESS && weir__pool_read(pool, GPU_POOL_RESERVED, reserved) == GPU_SUCCESS;
+}
+
+static uint64_t noted_of(const weir_pool *pool)
+{
+    return atomic_load_explicit(&pool->noted.reserved, memory_order_relaxed);
+}
+
+/* Takes of what the pool has grown by since somebody looked at most so much. What remains is for those who did it, on other threads, to
+   take. Returns the bytes. */
+static uint64_t claim(weir_pool *pool, uint64_t reserved, uint64_t most)
+{
+    uint64_t before = noted_of(pool), grown;
+    do
+        grown = reserved > before ? weir__smaller(reserved - before, most) : 0;
+    while (grown && !atomic_compare_exchange_weak_explicit(&pool->noted.reserved, &before, before + grown, memory_order_relaxed,
+                                                           memory_order_relaxed));
+    return grown;
+}
+
+/* What went back is not there any more. noted: from before CUDA was asked, so that growth which was claimed meanwhile stays so. What is more
+   is for the call that did it to find. */
+static void note_less(weir_pool *pool, uint64_t noted, uint64_t reserved)
+{
+    if (reserved < noted)
+        atomic_compare_exchange_strong_explicit(&pool->noted.reserved, &noted, reserved, memory_order_relaxed, memory_order_relaxed);
 }
 
 /* An arena maps and unmaps nothing meanwhile, since each of these is an event of its own, which has to stand on the right side of the
@@ -24,16 +50,14 @@ static void record_arena(weir_pool *pool)
 
 static void record_figures(weir_pool *pool)
 {
-    uint64_t used, reserved;
+    uint64_t used, reserved, noted = noted_of(pool);
     if (pool->native.mapped) {
         record_arena(pool);
         return;
     }
     if (!read_figures(pool, &used, &reserved))
         return;
-    /* What is more is for the call that did it to find. */
-    if (reserved < atomic_load_explicit(&pool->noted.reserved, memory_order_relaxed))
-        atomic_store_explicit(&pool->noted.reserved, reserved, memory_order_relaxed);
+    note_less(pool, noted, reserved);
     weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
 }
 
@@ -54,23 +78,40 @@ static void count_look(weir_pool *pool, bool was_vain)
     atomic_store_explicit(&pool->noted.left, skip, memory_order_relaxed);
 }
 
-void weir__record_growth(weir_pool *pool, uint64_t ticks)
+/* The most that one request makes a pool grow by. */
+static uint64_t most_of(uint64_t size)
 {
-    uint64_t took = weir__record_nanoseconds(&pool->w->recorder, ticks);
-    uint64_t before = atomic_load_explicit(&pool->noted.reserved, memory_order_relaxed), used, reserved = before;
-    /* What a synchronise took from the pool and the request brought back shows in no figure. */
-    bool is_read = false, may_have_grown = atomic_load_explicit(&pool->settings.release_threshold, memory_order_relaxed) < before;
-    if (may_look(pool)) {
-        enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
-        is_read = read_figures(pool, &used, &reserved);
-        weir__relaxed_end(pool->w->gpu, mode);
-        count_look(pool, reserved == before && !may_have_grown);
-        atomic_store_explicit(&pool->noted.reserved, reserved, memory_order_relaxed);
-    }
-    if (reserved > before || may_have_grown)
-        weir__record_pool(WEIR__KIND_MAP, pool, reserved > before ? reserved - before : 0, took);
-    if (is_read && reserved != before)
+    uint64_t steps = size / WEIR__GROWTH_STEP + (size % WEIR__GROWTH_STEP != 0);
+    return steps * WEIR__GROWTH_STEP;
+}
+
+/* What a synchronise took from the pool and a request brought back shows in no figure. */
+static bool may_have_grown(const weir_pool *pool, uint64_t noted)
+{
+    return atomic_load_explicit(&pool->settings.release_threshold, memory_order_relaxed) < noted;
+}
+
+uint64_t weir__record_slow(weir_pool *pool)
+{
+    uint64_t noted = noted_of(pool), used, reserved = noted;
+    if (!may_look(pool))
+        return 0;
+    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
+    bool is_read = read_figures(pool, &used, &reserved);
+    weir__relaxed_end(pool->w->gpu, mode);
+    count_look(pool, reserved == noted && !may_have_grown(pool, noted));
+    if (is_read && reserved != noted)
         weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
+    note_less(pool, noted, reserved);
+    return is_read ? reserved : 0;
+}
+
+void weir__record_growth(weir_pool *pool, uint64_t size, uint64_t reserved, uint64_t ticks)
+{
+    bool is_possible = may_have_grown(pool, noted_of(pool));
+    uint64_t grown = reserved ? claim(pool, reserved, most_of(size)) : 0;
+    if (grown || is_possible)
+        weir__record_pool(WEIR__KIND_MAP, pool, grown, weir__record_nanoseconds(&pool->w->recorder, ticks));
 }
 
 void weir__record_extension(weir_pool *pool, uint64_t bytes, uint64_t took)
@@ -79,9 +120,24 @@ void weir__record_extension(weir_pool *pool, uint64_t bytes, uint64_t took)
     if (!weir__records(&pool->w->recorder, WEIR__LEVEL_POOL) || !read_figures(pool, &used, &reserved))
         return;
     /* No request is to find it, and be taken for who did it. */
-    atomic_store_explicit(&pool->noted.reserved, reserved, memory_order_relaxed);
+    claim(pool, reserved, bytes);
     weir__record_pool(WEIR__KIND_MAP, pool, bytes, took);
     weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
+}
+
+void weir__record_trim(weir_pool *pool, uint64_t bytes, uint64_t left, uint64_t took)
+{
+    weir__record_pool(WEIR__KIND_TRIM, pool, bytes, took);
+    note_less(pool, noted_of(pool), left);
+}
+
+void weir__record_begin(weir_pool *pool)
+{
+    uint64_t reserved;
+    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
+    if (!pool->native.mapped && weir__pool_read(pool, GPU_POOL_RESERVED, &reserved) == GPU_SUCCESS)
+        atomic_store_explicit(&pool->noted.reserved, reserved, memory_order_relaxed);
+    weir__relaxed_end(pool->w->gpu, mode);
 }
 
 void weir__record_pools(weir *w)

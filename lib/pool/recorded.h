@@ -33,9 +33,20 @@ static inline void weir__record_pool(enum weir__kind kind, const weir_pool *pool
     weir__record_figures(&pool->w->recorder, kind, pool->record, NULL, a, b);
 }
 
-/* A call of CUDA for a block of the pool took long, in ticks: if the pool has grown by it, how much and how long. Under contention many calls
-   take long, so the more looks are in vain, the fewer there are. */
-void weir__record_growth(weir_pool *pool, uint64_t ticks);
+/* A call of CUDA for a block of the pool took long, and was perhaps refused: the pool's figures, if others than the last ones. Under
+   contention many calls take long, so the more looks are in vain, the fewer there are. Returns what is reserved; 0: it was not asked. */
+uint64_t weir__record_slow(weir_pool *pool);
+
+/* The request for which that was has its block, of so many bytes: if the pool has grown by it, how much, and how long the call took, in
+   ticks. A call takes long for other reasons too, as that its thread was preempted, or waited for another's growth. So it is never said to
+   have grown the pool by more than its size takes, nor by what another call was said to have. */
+void weir__record_growth(weir_pool *pool, uint64_t size, uint64_t reserved, uint64_t ticks);
+
+/* What the pool of CUDA's reserves now no request has to answer for: it came before the recording, or when the pool was opened. */
+void weir__record_begin(weir_pool *pool);
+
+/* So many bytes of the pool went back, which left it so many and took so many nanoseconds. */
+void weir__record_trim(weir_pool *pool, uint64_t bytes, uint64_t left, uint64_t took);
 
 /* The keeper made the pool of CUDA's grow by so many bytes, which took so many nanoseconds. An arena's growth writes itself down. */
 void weir__record_extension(weir_pool *pool, uint64_t bytes, uint64_t took);

@@ -302,6 +302,9 @@ weir_status weir__recover(struct weir__request *request, void **ptr)
     if (climb_from(&climb, ptr))
         return WEIR_OK;
     if (request->code == GPU_OUT_OF_MEMORY) {
+        /* The trims are in the trace of what its attempts had made the pools grow by, and that growth is not. */
+        if (weir__records(&pool->w->recorder, WEIR__LEVEL_POOL))
+            weir__record_pools(pool->w);
         weir__record_figures(&pool->w->recorder, WEIR__KIND_OUT_OF_MEMORY, pool->record, request->stream, request->asked,
                              request->at_cap);
         weir_status status = weir__report(&(struct weir__report){ request, climb.rungs, climb.left, climb.note, climb.why });

@@ -25,6 +25,13 @@ tests_api_record_failures_SOURCES = %reldir%/record_failures.c %reldir%/traced.c
 tests_api_record_failures_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_record_failures_LDADD = tests/support/libfail.la tests/api/libscene.la tools/libtools.la
 
+## Whose growth a recording says it was.
+check_PROGRAMS += tests/api/record_growth
+TESTS += tests/api/record_growth
+tests_api_record_growth_SOURCES = %reldir%/record_growth.c %reldir%/traced.c %reldir%/traced.h
+tests_api_record_growth_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_record_growth_LDADD = tests/api/libscene.la tools/libtools.la
+
 ## What was recorded, done again.
 check_PROGRAMS += tests/api/replay
 TESTS += tests/api/replay
