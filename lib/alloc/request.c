@@ -216,8 +216,9 @@ static void note_taken(struct weir__request *request, size_t size, bool small)
 
 static void note_vain(struct weir__request *request)
 {
+    weir_pool *pool = request->pool;
     if (request->took)
-        weir__record_pool(WEIR__KIND_WAIT, request->pool, weir__record_nanoseconds(&request->pool->w->recorder, request->took), request->asked);
+        weir__record_pool(WEIR__KIND_WAIT, pool, weir__record_nanoseconds(&pool->w->recorder, request->took), request->asked);
     request->took = 0;
 }
 

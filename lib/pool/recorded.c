@@ -28,8 +28,8 @@ static uint64_t claim(weir_pool *pool, uint64_t reserved, uint64_t most)
     return grown;
 }
 
-/* What went back is not there any more. noted: from before CUDA was asked, so that growth which was claimed meanwhile stays so. What is more
-   is for the call that did it to find. */
+/* What went back is not there any more. noted: from before CUDA was asked, so that growth which was claimed meanwhile stays so. What is
+   more is for the call that did it to find. */
 static void note_less(weir_pool *pool, uint64_t noted, uint64_t reserved)
 {
     if (reserved < noted)

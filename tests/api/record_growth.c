@@ -111,7 +111,8 @@ START_TEST(keeper_has_grown_no_more_than_its_piece_takes)
 }
 END_TEST
 
-/* 512 MiB are free behind a kernel, so a request of another stream for 900 takes the pool above its cap, which Weir watches with this driver. */
+/* 512 MiB are free behind a kernel, so a request of another stream for 900 takes the pool above its cap, which Weir watches with this
+   driver. */
 START_TEST(request_that_is_refused_has_grown_nothing)
 {
     void *ptr;
