@@ -255,92 +255,13 @@ int cuda_stream_context(gpu_stream stream, struct gpu_context *context)
 }
 
 /* Of the driver's questions this is the only one that a context which was destroyed, and may have become another one, survives. */
-static bool context_is_alive(const struct gpu_context *context)
+bool cuda_context_is_alive(const struct gpu_context *context)
 {
     const struct cuda_driver *driver = cuda_driver();
     unsigned long long id = 0;
     if (!driver || !context->handle || !context->id)
         return true;
     return driver->context_id(context->handle, &id) == GPU_SUCCESS && id == context->id;
-}
-
-int cuda_stream_wait_event(gpu_stream stream, gpu_event event)
-{
-    return cuda_done(cudaStreamWaitEvent(stream, event, 0));
-}
-
-/* Events ------------------------------------------------------------------------------------------------------------------------------- */
-
-int cuda_event_create(int device, gpu_event *event)
-{
-    gpu_event created;
-    return CUDA_SET(CUDA_ON_DEVICE(device, cudaEventCreateWithFlags(&created, cudaEventDisableTiming)), event, created);
-}
-
-static cudaError_t create_shared(gpu_event *event, cudaIpcEventHandle_t *handle)
-{
-    cudaError_t code = cudaEventCreateWithFlags(event, cudaEventInterprocess | cudaEventDisableTiming);
-    if (code == cudaSuccess && (code = cudaIpcGetEventHandle(handle, *event)) != cudaSuccess)
-        (void)cudaEventDestroy(*event);
-    return code;
-}
-
-int cuda_event_create_shared(int device, gpu_event *event, struct gpu_shared_event *shared)
-{
-    gpu_event created = NULL;
-    cudaIpcEventHandle_t handle = { 0 };
-    int code = CUDA_ON_DEVICE(device, create_shared(&created, &handle));
-    if (!code) {
-        memcpy(shared->bytes, &handle, sizeof(handle));
-        *event = created;
-    }
-    return code;
-}
-
-int cuda_event_open_shared(int device, const struct gpu_shared_event *shared, gpu_event *event)
-{
-    gpu_event opened;
-    cudaIpcEventHandle_t handle;
-    memcpy(&handle, shared->bytes, sizeof(handle));
-    return CUDA_SET(CUDA_ON_DEVICE(device, cudaIpcOpenEventHandle(&opened, handle)), event, opened);
-}
-
-int cuda_event_destroy(gpu_event event)
-{
-    return cuda_done(cudaEventDestroy(event));
-}
-
-int cuda_event_record(gpu_event event, gpu_stream stream)
-{
-    return cuda_done(cudaEventRecord(event, stream));
-}
-
-int cuda_event_record_device(gpu_event event, int device)
-{
-    const struct cuda_driver *driver = cuda_driver();
-    void *context = NULL;
-    int former;
-    if (!driver || !driver->context_record)
-        return GPU_NOT_SUPPORTED;
-    int code = cuda_enter_device(device, &former);
-    if (code)
-        return code;
-    code = driver->context_current(&context);
-    if (!code)
-        code = context ? driver->context_record(context, event) : cudaErrorDeviceUninitialized;
-    cuda_leave_device(device, former);
-    return cuda_done(code);
-}
-
-int cuda_event_query(gpu_event event)
-{
-    /* Some runtimes keep "not ready" as the last error, though it is the answer to the question. */
-    return cuda_done(cudaEventQuery(event));
-}
-
-int cuda_event_synchronize(gpu_event event)
-{
-    return cuda_done(cudaEventSynchronize(event));
 }
 
 /* Capture ------------------------------------------------------------------------------------------------------------------------------ */
@@ -393,7 +314,7 @@ const struct gpu gpu_cuda = {
     GPU_OPERATIONS(CUDA_OPERATION_ENTRY)
 #undef CUDA_OPERATION_ENTRY
         .supports = cuda_supports,
-    .context_is_alive = context_is_alive,
+    .context_is_alive = cuda_context_is_alive,
     .now = gpu_clock_now,
     .now_coarse = gpu_clock_coarse,
     .ticks = gpu_clock_ticks,

@@ -44,6 +44,8 @@ static void load(void)
         { "cuCtxGetDevice", (void **)&driver.context_device, true },
         { "cuCtxRecordEvent", (void **)&driver.context_record, false },
         { "cuDevicePrimaryCtxGetState", (void **)&driver.primary_context_state, true },
+        { "cuDevicePrimaryCtxRetain", (void **)&driver.primary_context_retain, false },
+        { "cuDevicePrimaryCtxRelease_v2", (void **)&driver.primary_context_release, false },
         { "cuDeviceGetAttribute", (void **)&driver.device_attribute, true },
         { "cuMemGetAllocationGranularity", (void **)&driver.page_granularity, false },
         { "cuMemAddressReserve", (void **)&driver.range_reserve, false },

@@ -25,7 +25,8 @@ GPU_OPERATIONS(CUDA_OPERATION_DECLARE)
 
 /* Features (cuda_features.c): the one place that knows which toolkit has what ---------------------------------------------------------- */
 
-/* The operation that is no other's: it cannot fail. */
+/* Of the operations, those that cannot fail. */
+bool cuda_context_is_alive(const struct gpu_context *context);
 bool cuda_supports(int device, enum gpu_feature feature, char *why, size_t len);
 
 /* Writes why there is no such feature. Returns false. */
@@ -62,6 +63,8 @@ struct cuda_driver {
     int (*context_device)(int *handle); /* of the current context */
     int (*context_record)(void *context, gpu_event event); /* NULL before driver 12.5 */
     int (*primary_context_state)(int handle, unsigned *flags, int *active);
+    int (*primary_context_retain)(void **context, int handle);
+    int (*primary_context_release)(int handle);
     int (*device_attribute)(int *value, int attribute, int handle);
     /* Ranges and pages (cuda_map.c); used only where can_map. */
     bool can_map;

@@ -260,6 +260,8 @@ struct gpu {
 
     /* Events (without timing) -------------------------------------------------------------------------------------------------------- */
 
+    /* An event lives in the context that is current. Once that was destroyed each operation answers GPU_CONTEXT_DESTROYED, before driver
+       12.0 whatever the driver does, which may be to crash. event_destroy() is still to be called. */
     int (*event_create)(int device, gpu_event *event);
     int (*event_destroy)(gpu_event event);
     int (*event_record)(gpu_event event, gpu_stream stream);

@@ -17,6 +17,7 @@ lib_gpu_libgpu_la_SOURCES += \
 	%reldir%/cuda.c \
 	%reldir%/cuda_delay.c \
 	%reldir%/cuda_driver.c \
+	%reldir%/cuda_event.c \
 	%reldir%/cuda_features.c \
 	%reldir%/cuda_internal.h \
 	%reldir%/cuda_map.c \

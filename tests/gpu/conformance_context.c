@@ -132,7 +132,7 @@ START_TEST(destroying_a_context_waits_for_its_work)
 }
 END_TEST
 
-/* Only what the library calls: to synchronise such an event crashes in the driver when another context was made since (measured). */
+/* The driver itself crashes at such an event, on some machines only when another context was made since (measured). */
 START_TEST(events_of_a_destroyed_context_say_so)
 {
     void *made = create_context();
@@ -142,7 +142,15 @@ START_TEST(events_of_a_destroyed_context_say_so)
     ck_assert_gpu(g->event_create(0, &event));
     ck_assert_gpu(g->event_record(event, stream));
     destroy_context(made);
-    ck_assert_gpu_code(g->event_query(event), GPU_CONTEXT_DESTROYED);
+    for (int turn = 0; turn < 2; turn++) {
+        ck_assert_gpu_code(g->event_query(event), GPU_CONTEXT_DESTROYED);
+        ck_assert_gpu_code(g->event_synchronize(event), GPU_CONTEXT_DESTROYED);
+        ck_assert_gpu_code(g->event_record(event, rig.a), GPU_CONTEXT_DESTROYED);
+        ck_assert_gpu_code(g->stream_wait_event(rig.a, event), GPU_CONTEXT_DESTROYED);
+        if (turn == 0)
+            made = create_context();
+    }
+    destroy_context(made);
     ck_assert_gpu_code(g->event_destroy(event), GPU_CONTEXT_DESTROYED);
     ck_assert_gpu(g->event_record(rig.event, rig.a));
     ck_assert_gpu(g->event_synchronize(rig.event));
