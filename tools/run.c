@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -101,32 +102,40 @@ static int set_gpu(const char *asked)
 
 /* How far the command came -------------------------------------------------------------------------------------------------------------- */
 
-/* A file where each Python process leaves a letter (sitecustomize.py). NULL, after a complaint, if it cannot be made. */
+/*
+ * A file of two bytes, of which Python processes set the first and those whose torch allocates from Weir the second (sitecustomize.py).
+ * They are there from the start, so that a disk that fills up meanwhile does not matter. NULL, after a complaint, if it cannot be made.
+ */
 static char *make_reached(void)
 {
-    char *path = format_text("%s/weir-run.XXXXXX", variable("TMPDIR") ? variable("TMPDIR") : "/tmp");
+    char *directory = absolute_path(variable("TMPDIR") ? variable("TMPDIR") : "/tmp");
+    char *path = format_text("%s/weir-run.XXXXXX", directory);
     int file = mkstemp(path);
-    if (file >= 0) {
+    /* Whatever the umask is. */
+    bool is_made = file >= 0 && fchmod(file, 0600) == 0 && write(file, "--", 2) == 2;
+    int code = errno;
+    if (file >= 0)
         close(file);
+    free(directory);
+    if (is_made)
         return path;
-    }
-    complain("run: %s: %s; set TMPDIR to a directory that can be written to", path, strerror(errno));
+    if (file >= 0)
+        unlink(path);
+    complain("run: %s: %s: it will not be told whether a torch allocated from Weir; set TMPDIR to a directory that can be written to", path,
+             strerror(code));
     free(path);
     return NULL;
 }
 
-/* Which letters are in it. The file of a `weir run` around this one has them, too. */
+/* What is set in it. It is set in the file of a `weir run` around this one, too. */
 static void read_reached(const char *path, const char *outer, bool *python, bool *torch)
 {
-    char letters[4096];
-    ssize_t got;
-    int file = open(path, O_RDONLY | O_CLOEXEC), around = outer ? open(outer, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC) : -1;
-    *python = *torch = false;
-    while (file >= 0 && (got = read(file, letters, sizeof letters)) > 0) {
-        *python = *python || memchr(letters, 'P', (size_t)got);
-        *torch = *torch || memchr(letters, 'T', (size_t)got);
-    }
-    if (around >= 0 && *python && write(around, *torch ? "PT" : "P", *torch ? 2 : 1) < 0)
+    char set[2] = "--";
+    int file = open(path, O_RDONLY | O_CLOEXEC), around = outer ? open(outer, O_WRONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    bool is_read = file >= 0 && read(file, set, 2) == 2;
+    *python = is_read && set[0] == 'P';
+    *torch = is_read && set[1] == 'T';
+    if (around >= 0 && ((*python && pwrite(around, "P", 1, 0) < 0) || (*torch && pwrite(around, "T", 1, 1) < 0)))
         complain("run: %s: %s", outer, strerror(errno));
     if (around >= 0)
         close(around);
@@ -147,7 +156,7 @@ static bool has_reached(const char *command, const char *path, const char *outer
     return torch;
 }
 
-/* Runs the command to its end. */
+/* Runs the command to its end. Without the path nothing is known of how far it came. */
 static int run_command(const struct command_call *call, const char *path, const char *outer)
 {
     struct child child;
@@ -155,9 +164,10 @@ static int run_command(const struct command_call *call, const char *path, const 
     bool has_failed = false;
     if (status == 0) {
         how = child_follow(&child);
-        has_failed = !has_reached(call->operands[0], path, outer) && call->options[OPT_REQUIRE].given;
+        has_failed = path && !has_reached(call->operands[0], path, outer) && call->options[OPT_REQUIRE].given;
     }
-    unlink(path);
+    if (path)
+        unlink(path);
     if (status == 0)
         status = child_end_as(&child, how);
     return status == EXIT_GOOD && has_failed ? EXIT_TROUBLE : status;
@@ -171,11 +181,12 @@ static int run(const struct command_call *call)
     if (status == EXIT_GOOD)
         status = set_python();
     char *path = status == EXIT_GOOD ? make_reached() : NULL;
-    if (!path)
+    if (!path && (status != EXIT_GOOD || call->options[OPT_REQUIRE].given))
         return status == EXIT_GOOD ? EXIT_TROUBLE : status;
     char *outer = variable("WEIR_RUN_REACHED") ? format_text("%s", variable("WEIR_RUN_REACHED")) : NULL;
     set_variable("WEIR_TORCH_PATCH", format_text("%d", !call->options[OPT_NO_PATCH].given));
-    set_variable("WEIR_RUN_REACHED", format_text("%s", path));
+    if (path)
+        set_variable("WEIR_RUN_REACHED", format_text("%s", path));
     status = run_command(call, path, outer);
     free(path);
     free(outer);

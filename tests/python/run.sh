@@ -132,9 +132,26 @@ check "torch_without_cuda_is_not_what_was_required" required_without_cuda
 no_temporary() (
     TMPDIR=$tap_dir/none
     export TMPDIR
-    exits 2 run --gpu=sim -p good.yaml true && grep -q 'run: .*none/weir-run.*: No such file or directory; set TMPDIR' "$err"
+    exits 0 run --gpu=sim -p good.yaml python3 script.py && grep -q 'run: .*none/weir-run.*: No such file or directory: .*; set TMPDIR' "$err" &&
+        [ "$(wc -l <"$err")" -eq 1 ] && exits 2 run --gpu=sim --require -p good.yaml touch "$tap_dir/ran" && [ ! -e "$tap_dir/ran" ]
 )
-check "directory_for_temporary_files_that_is_not_there_is_named" no_temporary
+check "directory_for_temporary_files_that_is_not_there_is_named_and_needed_to_require" no_temporary
+no_files() (
+    "$weir" run --gpu=sim -p good.yaml sh -c 'echo ran' 2>/dev/null | grep -q ran && ulimit -f 0 &&
+        "$weir" run --gpu=sim -p good.yaml sh -c 'echo ran' 2>&1 | grep -q 'File too large: it will not be told'
+)
+check "limit_of_files_does_not_end_the_run" no_files
+other_folder() (
+    mkdir below && TMPDIR=below
+    export TMPDIR
+    exits 0 run --gpu=sim --require -p good.yaml sh -c 'cd / && python3 "$0"' "$script"
+)
+check "torch_is_reached_from_another_folder" other_folder
+file_mode() (
+    umask 0777
+    "$weir" run --gpu=sim -p good.yaml sh -c 'stat -c "%a %s" "$WEIR_RUN_REACHED"' 2>/dev/null | grep -q -x '600 2'
+)
+check "umask_does_not_keep_processes_from_the_file" file_mode
 nothing_left() {
     mkdir left && TMPDIR=$tap_dir/left exits 0 run --gpu=sim -p good.yaml python3 script.py && [ -z "$(ls left)" ]
 }
@@ -178,6 +195,24 @@ changed() {
     exits 0 run --gpu=sim -p changed.yaml python3 script.py && [ "$(grep -c '^WeirError weir run: .*changed.yaml:2:18: pools.work.size' "$out")" = 2 ]
 }
 check "policy_that_has_become_bad_fails_the_import_each_time_and_is_named" changed
+
+python 'import shutil
+shutil.copy("bad.yaml", "changed.yaml")
+try:
+    import torch
+except Exception as error:
+    shutil.copy("good.yaml", "changed.yaml")
+import torch, torch.cuda, weir.torch
+print(weir.torch.state() is not None)'
+cp good.yaml changed.yaml
+check "import_after_a_failure_tries_again" prints True run --gpu=sim --require -p changed.yaml python3 script.py
+python 'import torch'
+# In vain are the line of the missing shim, and that of the end.
+unwritten() (
+    unset WEIR_RUN_TOLD
+    "$weir" run --gpu=sim --require -p good.yaml python3 script.py 2>&- && "$weir" run --gpu=sim --require -p good.yaml python3 script.py 2>/dev/full
+)
+check "stderr_that_cannot_be_written_to_fails_no_import" unwritten
 
 # says_once LINE ARGUMENT…: the command succeeds, and on stderr are a line that matches and nothing else.
 says_once() (

@@ -123,9 +123,50 @@ passes() {
     [ $? = 5 ] && says "$out" got
 }
 # Not HUP: where a suite is run by nohup it is ignored, and a shell cannot trap that.
-for signal in TERM USR2 USR1; do
+for signal in TERM USR2 USR1 ALRM TSTP CONT; do
     check "signal_${signal}_reaches_the_command" passes $signal
 done
+# state PID: its letter in ps; nothing if there is none.
+state() {
+    sed 's/.*) \(.\).*/\1/' "/proc/$1/stat" 2>/dev/null
+}
+# comes_to PID STATES: within a minute.
+comes_to() {
+    for _ in $(seq 2400); do
+        case $(state "$1") in [$2] | "") return ;; esac
+        sleep 0.025
+    done
+    return 1
+}
+begin_sleeper() {
+    "$weir" record -- sh -c 'echo $$ >sleeper; exec sleep 600' >"$out" 2>"$err" &
+    recorder=$!
+    for _ in $(seq 2400); do
+        [ -s sleeper ] && break
+        sleep 0.025
+    done
+    sleeper=$(cat sleeper) && rm sleeper
+}
+stops() {
+    begin_sleeper
+    kill -TSTP $recorder && comes_to "$sleeper" T && comes_to $recorder T || return
+    kill -CONT $recorder && comes_to "$sleeper" S && comes_to $recorder S || return
+    kill -TERM $recorder
+    wait $recorder
+    [ $? = 143 ]
+}
+check "command_is_stopped_and_goes_on_with_it" stops
+dies_with() {
+    begin_sleeper
+    kill -KILL $recorder
+    comes_to "$sleeper" ZX
+}
+check "command_does_not_outlive_it" dies_with
+small_files() {
+    sh -c 'ulimit -f 0; "$@"' sh "$weir" record -- sh -c 'kill -XFSZ $$' 2>/dev/null
+    [ $? = 153 ]
+}
+check "limit_of_files_is_the_commands" small_files
 
 # A process that is killed in mid-write leaves what it had written.
 actor=$worker

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * child.h - a command that another one runs to its end: it has the terminal, the signals that are meant for it, and how it ended is how this
- * process ends.
+ * process ends. It stops and goes on with this process, and is killed with it.
  */
 #ifndef WEIR_CHILD_H
 #define WEIR_CHILD_H

@@ -3,8 +3,8 @@
 What `weir run` has every Python process do at its start: once torch was imported, Weir becomes its allocator.
 
 Python finds this file in place of a sitecustomize of the user's or the system's, so it runs that one too. All that it
-prints is what does not work as it should, on stderr. `weir run` learns from the file $WEIR_RUN_REACHED how far processes
-came: each adds a letter, P for Python, T for a torch that allocates from Weir.
+prints is what does not work as it should, on stderr. `weir run` learns from the two bytes of the file $WEIR_RUN_REACHED
+how far processes came: the first becomes P by Python, the second T by a torch that allocates from Weir.
 """
 
 import contextlib
@@ -24,15 +24,18 @@ def _tell(texts: Iterable[str]) -> None:
     if not os.environ.get("WEIR_RUN_TOLD"):
         for text in texts:
             os.environ["WEIR_RUN_TOLD"] = "1"
-            print(f"weir run: {text}", file=sys.stderr, flush=True)
+            # A program whose stderr is closed or full runs as well.
+            if sys.stderr is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    print(f"weir run: {text}", file=sys.stderr, flush=True)
 
 
 def _reached(letter: bytes) -> None:
     """Without a word where the file cannot be written, as in a container that has another /tmp."""
     with contextlib.suppress(OSError, KeyError):
-        file = os.open(os.environ["WEIR_RUN_REACHED"], os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        file = os.open(os.environ["WEIR_RUN_REACHED"], os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            os.write(file, letter)
+            os.pwrite(file, letter, b"PT".index(letter))
         finally:
             os.close(file)
 
@@ -85,7 +88,7 @@ class _Hook(MetaPathFinder):
     """Lets the other finders find torch, and enables Weir behind its import. To find is not yet to import."""
 
     def __init__(self) -> None:
-        self.failure: Optional[BaseException] = None
+        self.torch: Optional[ModuleType] = None
 
     def find_spec(self, name: str, path: Any = None, target: Optional[ModuleType] = None) -> Optional[ModuleSpec]:
         if name != "torch":
@@ -93,23 +96,20 @@ class _Hook(MetaPathFinder):
         finders = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
         spec = next(filter(None, (finder.find_spec(name, path, target) for finder in finders)), None)
         if spec is not None and hasattr(spec.loader, "exec_module"):
-            self.follow(spec.loader)
+            self.follow(spec.loader, name)
         return spec
 
-    def follow(self, loader: Any) -> None:
+    def follow(self, loader: Any, name: str) -> None:
         """Has the loader enable Weir once it has executed the module."""
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
-            # torch cannot be executed twice, should somebody import it again after a failure.
-            if self.failure is not None:
-                raise self.failure
-            execute(module)
-            try:
-                _enable()
-            except BaseException as error:
-                self.failure = error
-                raise
+            # torch cannot be executed twice, should somebody import it again after a failure or Ctrl-C: then this one is that import.
+            if self.torch is None:
+                execute(module)
+                self.torch = module
+            sys.modules[name] = self.torch
+            _enable()
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
 
