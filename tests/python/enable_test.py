@@ -657,6 +657,65 @@ def torch_that_refuses_another_allocator_names_weir():
 
 
 @fact
+def what_has_failed_leaves_no_policy_behind():
+    said = torch("tell(weir.torch.enable, policy_text='weir: 1\\npools: { x: {} }', shim=True); tell(weir.torch.enable, POLICY, shim=False)")
+    has(said, "WeirError NOT_FOUND there is no shim", "returned State", "policy='" + POLICY)
+
+
+@fact
+def child_that_is_forked_while_a_thread_enables_can_enable_too():
+    prints(
+        "False 0 False",
+        """
+        import os, signal, threading
+        from weir.torch import _build
+        is_in, may_go, parent = threading.Event(), threading.Event(), os.getpid()
+        def build(**options):
+            if os.getpid() == parent:
+                is_in.set()
+                may_go.wait()
+            raise ImportError("none for this test")
+        _build.build = build
+        warnings.simplefilter("ignore")
+        thread = threading.Thread(target=weir.torch.enable, args=(POLICY,))
+        thread.start()
+        is_in.wait()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            print(weir.torch.enable(POLICY).shim, end=" ", flush=True)
+            os._exit(0)
+        print(os.waitpid(child, 0)[1], end=" ")
+        may_go.set()
+        thread.join()
+        print(weir.torch.state().shim)
+        """,
+    )
+
+
+@fact
+def child_that_is_forked_while_a_shim_is_made_does_not_keep_others_from_it():
+    prints(
+        "made",
+        """
+        import fcntl, os, time
+        from weir.torch import _build
+        with _build._alone():
+            child = os.fork()
+            if child == 0:
+                time.sleep(60)
+                os._exit(0)
+        with open(os.path.join(_build.folder(), "lock")) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        print("made")
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        """,
+        XDG_CACHE_HOME=os.path.join(os.path.dirname(POLICY), "cache-of-forks"),
+    )
+
+
+@fact
 def simulator_of_the_environment_is_refused_by_its_variable():
     for call in ["enable_on_gpu, POLICY, shim=False", "weir.torch.mem_pool_allocator, POLICY"]:
         said = torch("tell(%s); print(torch._C.current, weir.torch.state())" % call, WEIR_GPU="sim")

@@ -48,6 +48,16 @@ def train(steps):
 
 
 @fact
+def a_package_that_is_imported_anew_finds_weir_enabled():
+    kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "weir"}
+    import weir.torch as anew
+
+    assert anew is not kept["weir.torch"]
+    assert anew.enable(policy_text=POLICY, shim=True, gpu="sim").shim
+    sys.modules.update(kept)
+
+
+@fact
 def children_that_are_forked_before_cuda_is_used_start_anew():
     assert not torch.cuda.is_initialized()
     for _ in range(2):
@@ -589,6 +599,21 @@ def what_a_tracker_throws_fails_the_request_and_the_chunk_goes_back():
         assert {line[0] for line in tracker.said()} == {"alloc", "free"}
         assert make(MIB).numel() == MIB
         del pool
+    tracker.said()
+
+
+@fact
+def what_an_own_allocator_threw_is_over_once_other_memory_served_the_request():
+    spare = torch.cuda.MemPool(use_on_oom=True)
+    with torch.cuda.use_mem_pool(spare):
+        make(8 * MIB)
+    with own_pool() as pool:
+        tracker.library.tracker_refuse(1)
+        kept = make(MIB)
+        tracker.library.tracker_refuse(0)
+        raises(torch.OutOfMemoryError, make, 9 << 30)
+        del kept, pool
+    del spare
     tracker.said()
 
 

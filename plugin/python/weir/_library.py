@@ -290,6 +290,15 @@ _library: Optional[Library] = None
 _policy: Optional[Policy] = None
 
 
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+# A thread that held it is not there in the child of a fork to let go.
+os.register_at_fork(after_in_child=_renew_lock)
+
+
 def _open(path: str) -> Library:
     try:
         return Library(path)
@@ -374,6 +383,13 @@ def configure(policy: Union[str, "os.PathLike[str]", None], policy_text: Optiona
                 "one policy for all",
             )
     return library
+
+
+def forget_policy() -> None:
+    """Of a caller of configure() that came to nothing: another policy may be asked for."""
+    global _policy
+    with _lock:
+        _policy = None
 
 
 def policy_in_force() -> Optional[Policy]:

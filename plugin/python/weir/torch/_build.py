@@ -216,7 +216,12 @@ def _alone() -> Iterator[None]:
     with file:
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        try:
+            yield
+        finally:
+            # A child that was forked meanwhile has the file open too, and to close it here alone would unlock nothing.
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _failure() -> str:
@@ -259,6 +264,13 @@ def _make(target: str, verbose: bool) -> None:
         os.remove(_failure())
 
 
+def _tell(text: str) -> None:
+    """On stderr, if there is one that can be written to."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            print(text, file=sys.stderr, flush=True)
+
+
 def build(force: bool = False, verbose: bool = False, says: bool = False, again: bool = True) -> str:
     """
     The path of the shim, which is compiled if there is none yet, or if force. says: a line on stderr says so before. again:
@@ -279,7 +291,6 @@ def build(force: bool = False, verbose: bool = False, says: bool = False, again:
         if _failed_at() not in (None, before):
             raise _tell_failure()
         if says:
-            torch = sys.modules["torch"]
-            print(f"weir.torch: compiling the shim for torch {torch.__version__}, once, into {folder()}", file=sys.stderr, flush=True)
+            _tell(f"weir.torch: compiling the shim for torch {sys.modules['torch'].__version__}, once, into {folder()}")
         _make(target, verbose)
     return target

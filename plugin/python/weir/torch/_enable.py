@@ -51,6 +51,16 @@ class State(NamedTuple):
 
 _lock = threading.Lock()
 _state: Optional[State] = None
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+# Another thread than the one that forks may be in enable(), which is not there in the child to let go.
+os.register_at_fork(after_in_child=_renew_lock)
+
 # Of all MemPools: torch keeps pointers to it, and does not own it.
 _pool_allocator: Optional[Any] = None
 
@@ -218,7 +228,14 @@ def enable(
     with _lock:
         if _state is None:
             _check(torch)
-            _state, warned = _enable_first(torch, _library.configure(policy, policy_text, gpu), patch, shim)
+            is_first = _library.policy_in_force() is None
+            library = _library.configure(policy, policy_text, gpu)
+            try:
+                _state, warned = _enable_first(torch, library, patch, shim)
+            except BaseException:
+                if is_first:
+                    _library.forget_policy()
+                raise
         else:
             _library.configure(policy, policy_text, gpu)
             if shim is not None and shim != _state.shim:

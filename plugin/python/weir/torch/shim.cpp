@@ -685,6 +685,9 @@ extern "C" __attribute__((visibility("default"))) int weir_torch_shim_enable(con
     } catch (const std::exception &error) {
         return failed(WEIR_TORCH_SHIM_UNFIT, error, text, size);
     }
+    /* By a copy of the Python package that was imported before and forgotten. */
+    if (caching::get() == weir_allocator->get())
+        return WEIR_TORCH_SHIM_ENABLED;
     try {
         torch::cuda::CUDAPluggableAllocator::changeCurrentAllocator(*weir_allocator);
     } catch (const std::exception &error) {
