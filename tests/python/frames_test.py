@@ -79,6 +79,25 @@ def a_stack_has_the_functions_files_and_lines_of_python():
 
 
 @fact
+def the_end_of_a_sub_interpreter_ends_no_stacks():
+    text = """
+import sys
+try:
+    import _xxsubinterpreters as interpreters
+except ImportError:
+    import _interpreters as interpreters
+# One that may load ctypes.
+inner = interpreters.create("legacy") if sys.version_info >= (3, 13) else interpreters.create(isolated=False)
+said = interpreters.run_string(inner, "import sys; sys.path[:0] = %r; from weir import _library; _library.load()" % sys.path)
+assert said is None, said
+interpreters.destroy(inner)
+kept = take(4000)  # here
+"""
+    (found,) = stacks_of(run("inner", text))
+    assert found["stack"][-1] == "<module> (inner.py:%d)" % line_of(text, "# here"), found
+
+
+@fact
 def native_frames_are_those_of_what_python_called():
     (found,) = stacks_of(run("known", KNOWN))
     names = [re.sub(r" \(.*", "", frame) for frame in found["stack"]]

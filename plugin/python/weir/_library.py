@@ -127,6 +127,16 @@ _PROTOTYPES = {
 }
 
 
+def is_main_interpreter() -> bool:
+    """Whether the end of this interpreter is that of Python; a process may have others, which come and go."""
+    try:
+        current, main = ctypes.pythonapi.PyInterpreterState_Get, ctypes.pythonapi.PyInterpreterState_Main
+    except AttributeError:
+        return True  # not CPython
+    current.restype = main.restype = ctypes.c_void_p
+    return bool(current() == main())
+
+
 class Library:
     """The loaded library. Any thread may call any of its methods."""
 
@@ -147,8 +157,11 @@ class Library:
             )
 
     def add_frames(self) -> None:
-        """Stacks have Python's frames, until Python ends. On an interpreter other than CPython they have none."""
-        if not self._c.weir_torch_python_begin(None):
+        """
+        Stacks have Python's frames, until Python ends. On an interpreter other than CPython they have none, nor by what is
+        loaded in a sub-interpreter alone, whose end is not that of the others.
+        """
+        if is_main_interpreter() and not self._c.weir_torch_python_begin(None):
             atexit.register(self._c.weir_torch_python_end)
 
     def address(self, name: str) -> int:
