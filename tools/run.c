@@ -103,7 +103,7 @@ static int set_gpu(const char *asked)
 /* How far the command came -------------------------------------------------------------------------------------------------------------- */
 
 /*
- * A file of two bytes, of which Python processes set the first and those whose torch allocates from Weir the second (sitecustomize.py).
+ * A file of two bytes, of which Python processes set the first (sitecustomize.py) and those whose torch allocates from Weir the second.
  * They are there from the start, so that a disk that fills up meanwhile does not matter. NULL, after a complaint, if it cannot be made.
  */
 static char *make_reached(void)
@@ -133,8 +133,8 @@ static void read_reached(const char *path, const char *outer, bool *python, bool
     char set[2] = "--";
     int file = open(path, O_RDONLY | O_CLOEXEC), around = outer ? open(outer, O_WRONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
     bool is_read = file >= 0 && read(file, set, 2) == 2;
-    *python = is_read && set[0] == 'P';
     *torch = is_read && set[1] == 'T';
+    *python = is_read && (set[0] == 'P' || *torch);
     if (around >= 0 && ((*python && pwrite(around, "P", 1, 0) < 0) || (*torch && pwrite(around, "T", 1, 1) < 0)))
         complain("run: %s: %s", outer, strerror(errno));
     if (around >= 0)
@@ -149,10 +149,10 @@ static bool has_reached(const char *command, const char *path, const char *outer
     bool python, torch;
     read_reached(path, outer, &python, &torch);
     if (!python)
-        complain("run: nothing of %s allocated from Weir: no Python started with Weir in it. A cleared environment and Python's options -E, "
-                 "-I and -S keep Weir out", command);
+        complain("run: nothing of %s allocated from Weir: no Python started with Weir in it before it ended. A cleared environment and Python's "
+                 "options -E, -I and -S keep Weir out", command);
     else if (!torch)
-        complain("run: nothing of %s allocated from Weir: Python ran, and imported no torch that is built with CUDA", command);
+        complain("run: nothing of %s allocated from Weir: Python ran, and imported no torch that is built with CUDA and could use Weir", command);
     return torch;
 }
 

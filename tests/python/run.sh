@@ -120,6 +120,12 @@ check "command_that_fails_by_itself_keeps_its_status" reaches 3 'nothing of pyth
 says_nothing() {
     exits 0 "$@" && is_empty "$out" && is_empty "$err"
 }
+python "import sys
+sys.path[:0] = ['$src/plugin/python', '$fake']
+import torch, weir.torch
+weir.torch.enable('good.yaml', gpu='sim', shim=False)"
+check "program_that_enables_weir_where_run_is_kept_out_is_what_was_required" says_nothing \
+    run --gpu=sim --require -p good.yaml python3 -I script.py
 python 'import torch'
 check "command_that_reaches_a_torch_is_what_was_required" says_nothing run --gpu=sim --require -p good.yaml python3 script.py
 check "run_around_another_one_has_reached_what_that_one_did" says_nothing \

@@ -4,7 +4,7 @@ What `weir run` has every Python process do at its start: once torch was importe
 
 Python finds this file in place of a sitecustomize of the user's or the system's, so it runs that one too. All that it
 prints is what does not work as it should, on stderr. `weir run` learns from the two bytes of the file $WEIR_RUN_REACHED
-how far processes came: the first becomes P by Python, the second T by a torch that allocates from Weir.
+how far processes came: the first becomes P by Python, the second T by weir.torch.enable().
 """
 
 import contextlib
@@ -30,12 +30,12 @@ def _tell(texts: Iterable[str]) -> None:
                     print(f"weir run: {text}", file=sys.stderr, flush=True)
 
 
-def _reached(letter: bytes) -> None:
+def _reached() -> None:
     """Without a word where the file cannot be written, as in a container that has another /tmp."""
     with contextlib.suppress(OSError, KeyError):
         file = os.open(os.environ["WEIR_RUN_REACHED"], os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            os.pwrite(file, letter, b"PT".index(letter))
+            os.pwrite(file, b"P", 0)
         finally:
             os.close(file)
 
@@ -55,7 +55,6 @@ def _enable() -> None:
         except weir.WeirError as error:
             text = f"weir run: torch cannot use Weir with the policy {policy or 'of the usual search'}: {error.text}"
             raise weir.WeirError(error.status, text) from None
-    _reached(b"T")
     _tell(str(warning.message) for warning in caught if issubclass(warning.category, RuntimeWarning))
 
 
@@ -127,7 +126,7 @@ def _run_next() -> None:
         spec.loader.exec_module(module)
 
 
-_reached(b"P")
+_reached()
 _find_package()
 if "torch" in sys.modules:
     _enable()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Putting Weir into torch."""
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -177,6 +178,16 @@ def _patch(torch: Any) -> None:
                 setattr(module, name, function)
 
 
+def _tell_run() -> None:
+    """Sets the second byte of the file by which a `weir run` around this process knows how far it came (sitecustomize.py)."""
+    with contextlib.suppress(OSError, KeyError):
+        file = os.open(os.environ["WEIR_RUN_REACHED"], os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.pwrite(file, b"T", 1)
+        finally:
+            os.close(file)
+
+
 def _enable_first(torch: Any, library: Library, patch: bool, shim: Optional[bool]) -> Tuple[State, List[str]]:
     """What was done, and what is to be warned of."""
     why = "it is not wanted" if shim is False else _use_shim(library, shim is True)
@@ -192,6 +203,7 @@ def _enable_first(torch: Any, library: Library, patch: bool, shim: Optional[bool
     missing: Tuple[str, ...] = () if has_shim else _MISSING if patch else _MISSING + (_MISSING_UNPATCHED,)
     if missing and shim is None:
         warned.append(f"Weir is enabled without its shim, which `{_build.COMMAND}` makes: " + "; ".join(missing) + f". Why: {why}")
+    _tell_run()
     in_force = _library.policy_in_force()
     state = State(library.path, in_force and in_force.file, has_shim, False, _NEVER + missing)
     return state, [text for text in warned if text is not None]
