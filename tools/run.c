@@ -143,11 +143,13 @@ static void read_reached(const char *path, const char *outer, bool *python, bool
         close(file);
 }
 
-/* Whether a torch allocated from Weir; says so if none did. */
+/* Whether a torch allocated from Weir; says so if none did, unless a `weir run` around this one will. */
 static bool has_reached(const char *command, const char *path, const char *outer)
 {
     bool python, torch;
     read_reached(path, outer, &python, &torch);
+    if (outer)
+        return torch;
     if (!python)
         complain("run: nothing of %s allocated from Weir: no Python started with Weir in it before it ended. A cleared environment and Python's "
                  "options -E, -I and -S keep Weir out", command);

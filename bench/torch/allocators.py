@@ -83,7 +83,7 @@ def use_weir(shim: bool, policy: Optional[str], patch: bool) -> None:
 
 def use_run(policy: Optional[str]) -> None:
     """Starts this process anew under `weir run`, so that nothing may have been done yet; where that was done, looks that Weir is there."""
-    if "WEIR_RUN_REACHED" not in os.environ:
+    if "WEIR_TORCH_PATCH" not in os.environ:
         weir = os.environ.get("WEIR") or shutil.which("weir")
         if weir is None:
             raise Missing("the program weir is not on PATH: name it in $WEIR")

@@ -55,7 +55,7 @@ def ranks_of(run: Run, world: int, kind: str, backing: str) -> List[Dict[str, An
         answer = json.loads([line for line in output.splitlines() if line.startswith("{")][-1])
         if "skip" in answer:
             raise Skip(answer["skip"])
-        with open(f"{log}.{rank.pid}", encoding="utf-8", errors="replace") as file:
+        with open(f"{log}.{answer['pid']}", encoding="utf-8", errors="replace") as file:
             words = file.read()
         answer["registered"] = words.count("register comm ")
         answer["mapped"] = words.count("IPC register buffer")

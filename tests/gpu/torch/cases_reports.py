@@ -105,7 +105,7 @@ def allocator_of_a_mempool_is_asked_for_what_torch_asks(run: Run) -> None:
     allocator = torch.cuda.memory.CUDAPluggableAllocator(path, "plain_malloc", "plain_free")
     pool = torch.cuda.MemPool(allocator.allocator())
     with torch.cuda.use_mem_pool(pool):
-        tensors = [take(size) for size in (32 * MIB, 33 * MIB, 3 * MIB, 1000)]
+        tensors = [take(size) for size in (1000, 32 * MIB, 33 * MIB, 3 * MIB)]
     sizes = sorted(segment["total_size"] for segment in pool.snapshot())
     assert sizes == [2 * MIB, 20 * MIB, 32 * MIB, 34 * MIB], sizes
     for number, tensor in enumerate(tensors):

@@ -61,7 +61,7 @@ class Run:
     def start(self, policy: Optional[str] = None) -> None:
         """Makes the allocator of this run that of the process. `policy`: a text instead of the recommended policy."""
         path = allocators.POLICY
-        if policy is not None and self.mode in OURS:
+        if policy is not None and self.mode in (*OURS, RUN):
             path = self.write("policy.yaml", policy)
         try:
             use_allocator(self.mode, path)

@@ -113,7 +113,7 @@ def main() -> None:
     torch.cuda.empty_cache()
     torch.distributed.barrier(device_ids=[rank])
     torch.cuda.synchronize()
-    print(json.dumps({"wrong": sums.wrong, "count": sums.count, "segments": segments}))
+    print(json.dumps({"wrong": sums.wrong, "count": sums.count, "segments": segments, "pid": os.getpid()}))
     torch.distributed.destroy_process_group()
 
 
