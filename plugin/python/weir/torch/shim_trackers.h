@@ -22,6 +22,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -189,7 +190,8 @@ private:
 
     static void warn(PoolId id)
     {
-        TORCH_WARN_ONCE("weir: memory of the MemPool (", id.first, ", ", id.second,
+        /* Not by a stream: beside NCCL, which brings a library of C++ of its own, streams wrote no numbers (seen with torch 2.11). */
+        TORCH_WARN_ONCE("weir: memory of the MemPool (" + std::to_string(id.first) + ", " + std::to_string(id.second) +
                         ") is not registered with NCCL, and collectives use it as any other: as memory of Weir does, it can lie in several "
                         "pieces of CUDA's, of which NCCL would map one. To have it registered give the pool NCCL's allocator: "
                         "torch.cuda.MemPool(backend.mem_allocator)");
