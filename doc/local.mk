@@ -6,6 +6,7 @@ weirdoc_DATA = \
 	doc/installed/architecture.md \
 	doc/installed/cuda.md \
 	doc/installed/performance.md \
+	doc/installed/policy.md \
 	doc/installed/protocol.md \
 	doc/installed/pytorch.md \
 	doc/installed/python-sharing.md \
@@ -15,7 +16,7 @@ weirdoc_DATA = \
 	doc/installed/tuning.md
 dist_weirdoc_DATA = %reldir%/house.svg
 doc_DATA += doc/installed/README.md
-documents = README.md doc/architecture.md doc/cuda.md doc/performance.md doc/protocol.md doc/python-sharing.md doc/pytorch.md doc/several-processes.md \
+documents = README.md doc/architecture.md doc/cuda.md doc/performance.md doc/policy.md doc/protocol.md doc/python-sharing.md doc/pytorch.md doc/several-processes.md \
 	doc/thread-safety.md doc/trace.md doc/tuning.md
 EXTRA_DIST += $(documents)
 CLEANFILES += $(weirdoc_DATA) doc/installed/README.md

@@ -210,8 +210,8 @@ tools_libtools_la_SOURCES += \
 tools_libtools_la_LIBADD += $(NCURSES_LIBS)
 endif
 
-## Prints the JSON schema (committed as config/weir.schema.json), the KEYS section of weir-policy(5), and the tables of the completion; not
-## installed.
+## Prints the JSON schema and the keys as Markdown (both committed, so that neither an editor nor a browser needs a build), the KEYS section of
+## weir-policy(5), and the tables of the completion; not installed.
 noinst_PROGRAMS += tools/generate
 tools_generate_SOURCES = \
 	%reldir%/generator/main.c \
@@ -227,6 +227,8 @@ GENERATE = tools/generate$(EXEEXT)
 
 schema: tools/generate$(EXEEXT)
 	$(GENERATE) schema > $(top_srcdir)/config/weir.schema.json
+keys: tools/generate$(EXEEXT)
+	$(GENERATE) markdown > $(top_srcdir)/doc/policy.md
 
 EXTRA_DIST += config/weir.schema.json
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-# The committed JSON schema is the one that the key table gives, and agrees with the parser on every good policy.
+# The committed JSON schema and doc/policy.md are those that the key table gives, and the schema agrees with the parser on every good policy.
 # shellcheck shell=sh
 : "${top_srcdir:?is set by make check}" "${top_builddir:?is set by make check}"
 schema=$top_srcdir/config/weir.schema.json
-echo 1..3
+echo 1..4
 
 if "$top_builddir/tools/generate" schema | diff "$schema" - >&2; then
     echo "ok 1 - committed_schema_is_the_generated_one"
@@ -17,8 +17,14 @@ else
     echo "not ok 2 - manual_section_lists_keys"
 fi
 
+if "$top_builddir/tools/generate" markdown | diff "$top_srcdir/doc/policy.md" - >&2; then
+    echo "ok 3 - committed_page_of_keys_is_the_generated_one"
+else
+    echo "not ok 3 - committed_page_of_keys_is_the_generated_one # run 'make keys' and commit doc/policy.md"
+fi
+
 if ! python3 -c 'import jsonschema, yaml' 2>/dev/null; then
-    echo "ok 3 - good_policies_pass_the_schema # SKIP python3 lacks jsonschema or PyYAML"
+    echo "ok 4 - good_policies_pass_the_schema # SKIP python3 lacks jsonschema or PyYAML"
 elif python3 - "$schema" "$top_srcdir"/tests/unit/policies/good/*.yaml "$top_srcdir"/config/*.yaml >&2 <<'PYTHON'; then
 import glob, json, sys
 import jsonschema, yaml
@@ -36,7 +42,7 @@ for path in sys.argv[2:]:
         failed = 1
 sys.exit(failed)
 PYTHON
-    echo "ok 3 - good_policies_pass_the_schema"
+    echo "ok 4 - good_policies_pass_the_schema"
 else
-    echo "not ok 3 - good_policies_pass_the_schema"
+    echo "not ok 4 - good_policies_pass_the_schema"
 fi

@@ -9,6 +9,8 @@
 void generate_schema(void);
 /* The KEYS section of weir-policy(5). */
 void generate_man(void);
+/* The same keys as doc/policy.md. */
+void generate_markdown(void);
 /* The tables of the bash completion. */
 void generate_completion(void);
 /* The tables of the zsh and of the fish completion. */
