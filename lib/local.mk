@@ -223,3 +223,12 @@ endif
 EXTRA_DIST += %reldir%/libweir.map
 
 pkgconfig_DATA += weir.pc
+
+## find_package(weir CONFIG) of CMake.
+cmakedir = $(libdir)/cmake/weir
+cmake_DATA = weirConfig.cmake weirConfigVersion.cmake
+EXTRA_DIST += weirConfig.cmake.in weirConfigVersion.cmake.in
+CLEANFILES += $(cmake_DATA)
+$(cmake_DATA): weirConfig.cmake.in weirConfigVersion.cmake.in Makefile
+	$(AM_V_GEN)sed -e 's|[@]libdir[@]|$(libdir)|' -e 's|[@]includedir[@]|$(includedir)|' -e 's|[@]VERSION[@]|$(VERSION)|' \
+	    $(srcdir)/$@.in >$@.new && mv $@.new $@

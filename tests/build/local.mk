@@ -1,6 +1,7 @@
 ## SPDX-License-Identifier: MIT
 ## Checks of the build itself; they need no libcheck.
 dist_check_SCRIPTS += \
+	%reldir%/cmake.sh \
 	%reldir%/commands.sh \
 	%reldir%/documents.sh \
 	%reldir%/quickstart.sh \
@@ -9,6 +10,7 @@ dist_check_SCRIPTS += \
 	%reldir%/house.sh \
 	%reldir%/instructions.sh
 TESTS += \
+	%reldir%/cmake.sh \
 	%reldir%/commands.sh \
 	%reldir%/documents.sh \
 	%reldir%/quickstart.sh \
