@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# What the documents tell a reader to write is run as it stands there, on the simulator: commands, policies, programs. Each block has a
-# language, and what cannot be run here is in the list below, with the reason.
+# What the documents tell a reader to write is run as it stands there, on the simulator, in a folder that is empty at first: commands, policies,
+# programs. Each block has a language. A block becomes a file where the line above it ends with the file's name and a colon; other files come
+# from the document's own commands. What cannot be run here is in the list below, with the reason.
 # shellcheck source=tests/tools/weir.sh
 . "${top_srcdir:-.}/tests/tools/weir.sh"
 top_srcdir=$(cd "$top_srcdir" && pwd -P) top_builddir=$(cd "$top_builddir" && pwd -P)
@@ -31,7 +32,10 @@ needs that file; tests/python/wheel.sh         | pip install build/weir_gpu-*.wh
 needs a torch; tests/python/wheel.sh has none  | make -C build wheel TORCH="$HOME/torch-2.11 $HOME/torch-2.8"
 needs torch's C++ headers; tests/python/shim.sh | python -m weir.torch build
 needs torch; tests/gpu/torch does it           | weir run --policy pytorch.yaml torchrun --nproc-per-node=2 train.py
-needs torch; tests/gpu/torch does it           | weir run --policy=training.yaml torchrun --nproc-per-node=2 train.py
+needs torch; tests/gpu/torch does it           | weir run --policy=training torchrun --nproc-per-node=2 train.py
+the program is the reader's; tests/python/run.sh | weir run --policy pytorch python train.py
+the program is the reader's; tests/python/run.sh | weir run --policy=training python3 train.py --epochs 90
+the program is the reader's; tests/python/run.sh | weir record --stacks -o train-%p.weir -- weir run python3 train.py
 needs torch; tests/gpu/torch does it           | pool = torch.cuda.MemPool(weir.torch.mem_pool_allocator("pytorch.yaml"))
 needs a terminal; tests/tools/top.sh has one   | weir top
 a line of a crontab, written by root           | * * * * * root weir metrics --output=/var/lib/prometheus/node-exporter/weir.prom
@@ -55,20 +59,28 @@ not_run() {
     grep -q -x -F -e "$1" "$tap_dir/listed" && printf '%s\n' "$1" >>"$tap_dir/seen"
 }
 
-# blocks DOCUMENT FOLDER: each block of the document as a file NUMBER.LANGUAGE. Of a manual page the language is the comment before a .Bd; a
-# .Dl that begins with a dollar is a command.
+# blocks DOCUMENT FOLDER: each block of the document as a file NUMBER.LANGUAGE, or NUMBER,NAME.LANGUAGE where the line above it names a file. Of
+# a manual page the language is the comment before a .Bd; a .Dl that begins with a dollar is a command.
 blocks() {
     awk -v folder="$2" '
-        function begin(language) { file = sprintf("%s/%03d.%s", folder, ++count, language ? language : "none"); inside = 1 }
+        function begin(language) {
+            file = sprintf("%s/%03d%s.%s", folder, ++count, name ? "," name : "", language ? language : "none")
+            inside = 1
+        }
         FILENAME ~ /\.md$/ && /^ *```/ {
             match($0, /^ */); indent = RLENGTH; fence = substr($0, indent + 4)
             if (inside) { inside = 0; close(file) } else begin(fence)
+            name = ""
             next
         }
-        FILENAME ~ /\.md$/ { if (inside) print substr($0, indent + 1) >file; next }
+        FILENAME ~ /\.md$/ {
+            if (inside) print substr($0, indent + 1) >file
+            else if (NF) name = match($0, /`[A-Za-z0-9_-]+\.[a-z]+`:$/) ? substr($0, RSTART + 1, RLENGTH - 3) : ""
+            next
+        }
         { gsub(/\\-/, "-"); gsub(/\\&/, "") }
-        /^\.\\" (sh|console|yaml|pool|c|python|text)$/ { language = $2; next }
-        /^\.Bd -literal/ { begin(language); language = ""; next }
+        /^\.\\" (sh|console|yaml|pool|c|cmake|meson|python|text)$/ { language = $2; next }
+        /^\.Bd -literal/ { begin(language); language = name = ""; next }
         /^\.Ed/ { inside = 0; next }
         /^\.Dl / {
             text = substr($0, 5); is_command = text ~ /^\$ /
@@ -77,11 +89,22 @@ blocks() {
             gsub(/\\e/, "\\", text); print text >file; next
         }
         { is_listing = 0 }
-        inside { gsub(/\\e/, "\\"); print >file }' "$1"
+        inside { gsub(/\\e/, "\\"); print >file; next }
+        { name = $1 == ".Pa" && $3 == ":" ? $2 : "" }' "$1"
 }
 
-# What the commands find: a folder for each document, with what a reader has. The document's latest policy is policy.yaml there, and its
-# latest program program.c.
+# What a reader has: Weir, installed, a C compiler, pkg-config and Python. Weir is moved to where it is found here: its policies by a variable,
+# its library by another, all else by pkg-config.
+stage=$tap_dir/stage
+env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -C "$top_builddir" DESTDIR="$stage" install-libLTLIBRARIES install-data >"$tap_dir/make" 2>&1 || {
+    cat "$tap_dir/make"
+    exit 1
+}
+package=$(find "$stage" -name weir.pc)
+PKG_CONFIG_PATH=${package%/*}
+CMAKE_PREFIX_PATH=${PKG_CONFIG_PATH%/*/*}
+LD_LIBRARY_PATH=${PKG_CONFIG_PATH%/*}
+export PKG_CONFIG_PATH CMAKE_PREFIX_PATH LD_LIBRARY_PATH
 tools=$tap_dir/tools
 mkdir "$tools" "$HOME"
 mkdir -m 700 "$tap_dir/run"
@@ -90,7 +113,7 @@ made() {
 }
 sanitizers=$(made WEIR_CFLAGS | grep -o -e '-fsanitize=[^ ]*' | tr '\n' ' ')
 printf '#!/bin/sh\nexec %s %s "$@"\n' "$(made CC)" "$sanitizers" >"$tools/cc"
-printf '#!/bin/sh\necho "-I%s/lib %s -Wl,-rpath,%s"\n' "$top_srcdir" "$library" "${library%/*}" >"$tools/pkg-config"
+printf '#!/bin/sh\nexec %s --define-prefix "$@"\n' "$(command -v pkg-config)" >"$tools/pkg-config"
 printf '#!/bin/sh\nexec python3 "$@"\n' >"$tools/python"
 # Whoever answers does so on a slow machine, too.
 cat >"$tools/weir" <<SH
@@ -98,13 +121,12 @@ cat >"$tools/weir" <<SH
 case \$1 in
 ps | trim | set | reload | metrics | leases | evict) command=\$1 && shift && exec '$weir' "\$command" --timeout=60 "\$@" ;;
 run) shift && exec '$weir' run --gpu=sim "\$@" ;;
-trace) for trace in train rank-0 rank-1; do [ -e \$trace.weir ] || cp '$tap_dir/train.weir' \$trace.weir; done && exec '$weir' "\$@" ;;
 *) exec '$weir' "\$@" ;;
 esac
 SH
 chmod +x "$tools"/*
 export XDG_RUNTIME_DIR="$tap_dir/run" XDG_CACHE_HOME="$tap_dir/cache" WEIR_CONTROL_DIR="$tap_dir/run"
-export WEIR_POLICY_DIR="$top_srcdir/config"
+export WEIR_POLICY_DIR="$CMAKE_PREFIX_PATH/share/weir"
 unset COLUMNS
 
 # Why commands in Python cannot be run here; empty if they can.
@@ -114,20 +136,6 @@ no_python=${no_python#*SKIP }
 [ -n "$no_python" ] || . "$top_srcdir/tests/python/python.sh"
 # What a reader's commands are has to come before all else that is called so, and so after python.sh.
 export PATH="$tools:$PATH"
-
-cat >"$tap_dir/train.py" <<'PYTHON'
-import torch, weir.torch
-assert weir.torch.state().patched
-PYTHON
-
-# What a reader has recorded, unless his own commands have.
-WEIR_GPU=sim "$weir" record -o "$tap_dir/train.weir" -- "$weir" try --seconds=0.05 "$top_srcdir/config/default.yaml" >/dev/null 2>&1
-
-folder_of() {
-    mkdir "$1" && ln -s "$top_srcdir/config" "$1" && cp "$1/config/pytorch.yaml" "$1/config/training.yaml" "$tap_dir/train.py" "$1" &&
-        cp "$top_srcdir/examples/traces/generation.weir" "$1/config/costs/nvidia-h200.yaml" "$1" &&
-        cp "$1/config/default.yaml" "$1/policy.yaml" && cp "$top_srcdir/examples/embed.c" "$1/program.c"
-}
 
 # The process 4711 of the documents imports from an exporter of the pool 'frames', and may be asked and changed.
 cat >"$tap_dir/exporter.yaml" <<'YAML'
@@ -228,21 +236,35 @@ run_line() {
         not_run "$line" || { echo "neither a command (\$ …) nor in the list of $0: $line" && return 1; }
     done <"$1"
 }
+# saved BLOCK NAME: the block in the file that the document names, and in one of that name else. That file is $saved.
+saved() {
+    saved=${1##*/}
+    case $saved in
+    *,*) saved=${saved#*,} && saved=${saved%.*} ;;
+    *) mkdir -p ../unnamed && saved=../unnamed/$2 ;;
+    esac
+    cp "$1" "$saved"
+}
 run_yaml() {
-    cp "$1" policy.yaml && weir check policy.yaml
+    saved "$1" policy.yaml && weir check "$saved"
 }
 # Keys of a pool, each line by itself.
 run_pool() {
     while IFS= read -r line; do
-        printf 'weir: 1\npools: { main: { %s } }\n' "$line" >pool.yaml && weir check pool.yaml || return
+        printf 'weir: 1\npools: { main: { %s } }\n' "$line" >pool.yaml && weir check pool.yaml && rm pool.yaml || return
     done <"$1"
 }
-# A whole program is linked and run; of a part it is seen that it compiles, with the names that the documents use.
+# Of a whole program and of whole functions it is seen that they compile as they stand, of a part with the names that the documents use.
 run_c() {
-    if grep -q '^int main' "$1"; then
-        cp "$1" program.c
-        # shellcheck disable=SC2046 # several words
-        cc -std=c11 -Wall -Wextra -Werror program.c -o program $(pkg-config) && WEIR_POLICY=policy.yaml ./program
+    if grep -q '^#include' "$1"; then
+        saved "$1" program.c || return
+        if grep -q '^int main' "$1"; then
+            # shellcheck disable=SC2046 # several words
+            cc -std=c11 -Wall -Wextra -Werror "$saved" -o ../unnamed-program $(pkg-config --cflags --libs weir) && ../unnamed-program
+        else
+            # shellcheck disable=SC2046 # several words
+            cc -std=c11 -Wall -Wextra -Werror -fsyntax-only "$saved" $(pkg-config --cflags weir)
+        fi
     else
         {
             echo '#include <weir.h>'
@@ -255,8 +277,8 @@ run_c() {
             echo '{'
             cat "$1"
             echo '}'
-        } >part.c
-        cc -std=c11 -Wall -Wextra -Werror -Wno-unused -Wno-unused-parameter -Wno-unused-result -fsyntax-only -I"$top_srcdir/lib" part.c
+        } >../part.c
+        cc -std=c11 -Wall -Wextra -Werror -Wno-unused -Wno-unused-parameter -Wno-unused-result -fsyntax-only -I"$top_srcdir/lib" ../part.c
     fi
 }
 run_python() {
@@ -268,12 +290,30 @@ run_python() {
         done
         printf 'step, batch = sum, [1, 2]\n'
         cat "$1"
-    } >block.py
+    } >../block.py
     if not_run "$(head -n 1 "$1")"; then
-        python3 -c 'compile(open("block.py").read(), "block.py", "exec")'
+        python3 -c 'compile(open("../block.py").read(), "block.py", "exec")'
     else
-        python3 block.py
+        python3 ../block.py
     fi
+}
+# The lines of a project that has a program.c beside them. It runs under the policy of the document, if that has one.
+project() {
+    rm -rf ../project && mkdir ../project && cp program.c ../project
+}
+project_runs() {
+    if [ -e policy.yaml ]; then
+        WEIR_POLICY=policy.yaml ../project/b/program
+    else
+        ../project/b/program
+    fi
+}
+run_cmake() {
+    project && printf 'cmake_minimum_required(VERSION 3.13)\nproject(program C)\n' | cat - "$1" >../project/CMakeLists.txt &&
+        CC=cc cmake -S ../project -B ../project/b && cmake --build ../project/b && project_runs
+}
+run_meson() {
+    project && cp "$1" ../project/meson.build && CC=cc meson setup ../project/b ../project && meson compile -C ../project/b && project_runs
 }
 run_text() {
     ! grep -n '^\$ ' "$1"
@@ -309,6 +349,16 @@ two
 ```yaml
 weir: 2
 ```
+Into `named.yaml`:
+
+```yaml
+weir: 1
+pools: { main: {} }
+```
+```sh
+weir check named.yaml
+weir check policy.yaml
+```
 MD
 cat >"$tap_dir/sample.7" <<'ROFF'
 .Dl a line
@@ -318,30 +368,40 @@ cat >"$tap_dir/sample.7" <<'ROFF'
 .Bd -literal
 weir_close(v);
 .Ed
+This is
+.Pa page.yaml :
+.\" yaml
+.Bd -literal
+weir: 1
+.Ed
 ROFF
 blocks "$tap_dir/sample.md" "$tap_dir/blocks"
 found() {
     ! "$@"
 }
-cd "$tap_dir" || exit 1
-check "block_without_a_language_is_found" found run_none blocks/001.none
-check "command_that_fails_is_found" found run_console blocks/002.console
-check "other_output_is_found" found run_console blocks/003.console
-check "bad_policy_is_found" found run_yaml blocks/004.yaml
+mkdir "$tap_dir/sample" && cd "$tap_dir/sample" || exit 1
+check "block_without_a_language_is_found" found run_none ../blocks/001.none
+check "command_that_fails_is_found" found run_console ../blocks/002.console
+check "other_output_is_found" found run_console ../blocks/003.console
+check "bad_policy_is_found" found run_yaml ../blocks/004.yaml
+check "block_with_a_name_becomes_a_file" run_yaml ../blocks/005,named.yaml.yaml
+check "command_whose_file_the_document_does_not_make_is_found" found run_sh ../blocks/006.sh
+check "it_is_the_command_with_that_file" grep -q -F "policy.yaml: cannot read" "$printed"
 blocks "$tap_dir/sample.7" "$tap_dir/blocks"
-check "line_that_is_not_in_the_list_is_found" found run_line blocks/001.line
-check "commands_of_a_manual_page_are_run" run_console blocks/002.console
-check "program_that_does_not_compile_is_found" found run_c blocks/003.c
-rm -rf "$tap_dir/blocks"
+check "line_that_is_not_in_the_list_is_found" found run_line ../blocks/001.line
+check "commands_of_a_manual_page_are_run" run_console ../blocks/002.console
+check "program_that_does_not_compile_is_found" found run_c ../blocks/003.c
+check "block_of_a_page_with_a_name_becomes_a_file" test -s ../blocks/004,page.yaml.yaml
+rm -rf "$tap_dir/blocks" "$tap_dir/unnamed"
 
 cd "$top_srcdir" || exit 1
 for document in README.md CONTRIBUTING.md doc/*.md man/*.[1-9] man/*.in; do
     name=$(basename "$document" .in)
-    mkdir "$tap_dir/blocks" && blocks "$document" "$tap_dir/blocks" && folder_of "$tap_dir/$name" && cd "$tap_dir/$name" || exit 1
+    mkdir "$tap_dir/blocks" && blocks "$document" "$tap_dir/blocks" && mkdir -p "$tap_dir/$name/empty" && cd "$tap_dir/$name/empty" || exit 1
     for block in "$tap_dir/blocks"/*; do
         [ -e "$block" ] || continue
         language=${block##*.} reader=''
-        fact=${name}_block_$(basename "$block" ".$language" | sed 's/^0*//')_is_good_$language
+        fact=${name}_block_$(basename "$block" ".$language" | sed -e 's/^0*//' -e 's/,.*//')_is_good_$language
         if [ -n "$no_python" ] && { [ "$language" = python ] || grep -q python "$block"; }; then
             skip "$fact" "$no_python"
             while IFS= read -r line; do
@@ -349,6 +409,10 @@ for document in README.md CONTRIBUTING.md doc/*.md man/*.[1-9] man/*.in; do
             done <"$block"
             continue
         fi
+        case $language in
+        cmake | meson)
+            command -v "$language" >/dev/null || { skip "$fact" "$language is missing: install it" && continue; } ;;
+        esac
         if [ "$language" = console ] && grep -q generation.weir "$block" && ! grep -q 'define HAVE_ZSTD 1' "$top_builddir/config.h"; then
             skip "$fact" "built without libzstd, which packs the shipped trace"
             continue
