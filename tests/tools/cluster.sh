@@ -6,10 +6,11 @@
 . "${top_srcdir:-.}/tests/tools/weir.sh"
 unset RANK LOCAL_RANK SLURM_PROCID SLURM_LOCALID OMPI_COMM_WORLD_LOCAL_RANK WEIR_QUOTA CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_DEVICE_MEMORY_LIMIT \
     CUDA_DEVICE_MEMORY_LIMIT_0 CUDA_DEVICE_MEMORY_LIMIT_1 SLURM_SUBMIT_DIR PYTHONPATH
-cluster=$(cd "${top_srcdir:-.}" && pwd -P)/examples/cluster
-WEIR_PYTHON_DIR=$(cd "${top_srcdir:-.}" && pwd -P)/plugin/python
+top_srcdir=$(cd "$top_srcdir" && pwd -P) top_builddir=$(cd "$top_builddir" && pwd -P)
+cluster=$top_srcdir/examples/cluster
+WEIR_PYTHON_DIR=$top_srcdir/plugin/python
 WEIR_TORCH_LIBRARY=$tap_dir/library.so
-export WEIR_PYTHON_DIR WEIR_TORCH_LIBRARY WEIR_CONTROL_DIR="$tap_dir" WEIR_SIM=devices=2,memory=2GiB
+export top_srcdir top_builddir WEIR_PYTHON_DIR WEIR_TORCH_LIBRARY WEIR_CONTROL_DIR="$tap_dir" WEIR_SIM=devices=2,memory=2GiB
 : >"$WEIR_TORCH_LIBRARY"
 cd "$tap_dir" || exit 1
 
@@ -45,7 +46,8 @@ done
 cp "$cluster/policy.yaml" job
 PATH=$tap_dir/bin:$PATH
 starts() {
-    sh "$@" >"$out" 2>"$err" || { cat "$err"; return 1; }
+    # weir run refuses the simulator, as torch cannot use it.
+    env -u WEIR_GPU sh "$@" >"$out" 2>"$err" || { cat "$err"; return 1; }
 }
 check "torchrun_is_started" starts "$cluster/torchrun.sh" 4 train.py --epochs 90
 check "torchrun_is_told_how_many_ranks" says "$out" "torchrun --nproc-per-node=4 train.py --epochs 90"
@@ -77,13 +79,49 @@ assert (config["kind"], job["kind"]) == ("ConfigMap", "Job"), (config, job)
 assert config["data"]["policy.yaml"] == open(sys.argv[1] + "/policy.yaml", encoding="utf-8").read(), "the policies differ"
 pod = job["spec"]["template"]["spec"]
 container = pod["containers"][0]
-mounted = {volume["configMap"]["name"] for volume in pod["volumes"]}
-assert mounted == {config["metadata"]["name"]}, mounted
+volumes = {volume["name"]: volume for volume in pod["volumes"]}
+mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
+assert mounts["/etc/weir"]["configMap"]["name"] == config["metadata"]["name"], mounts
 assert container["command"][:2] == ["weir", "run"] and "--policy=/etc/weir/policy.yaml" in container["command"], container
-assert [item["name"] for item in container["env"]] == ["POD_NAME", "WEIR_QUOTA"], container
+environment = {item["name"]: item.get("value") for item in container["env"]}
+assert list(environment) == ["POD_NAME", "WEIR_QUOTA", "WEIR_CONTROL_DIR"], container
+
+# The pods of a node share the control directory, which is their user's.
+directory = environment["WEIR_CONTROL_DIR"]
+assert mounts[directory]["hostPath"]["type"] == "DirectoryOrCreate", mounts
+maker = pod["initContainers"][0]
+assert [mount["mountPath"] for mount in maker["volumeMounts"]] == [directory], maker
+assert [volumes[mount["name"]] for mount in maker["volumeMounts"]] == [mounts[directory]], maker
+assert maker["securityContext"]["runAsUser"] == 0 and maker["command"][-1] == directory, maker
+assert maker["command"][maker["command"].index("-o") + 1] == str(pod["securityContext"]["runAsUser"]), maker
 PYTHON
     check "manifest_has_the_same_policy_and_what_it_says" python3 pods.py "$cluster"
 else
     skip "manifest_has_the_same_policy_and_what_it_says" "no python3 with yaml"
+fi
+
+# Each line of the policy's comments for a notebook.
+line() {
+    sed -n "s/^#     \\($1.*\\)/\\1/p" "$cluster/policy.yaml" | grep .
+}
+conf_is_good() {
+    conf=$(line WEIR_CONF=) && WEIR_CONF=${conf#*=} WEIR_SIM=devices=1 exits 0 show "$cluster/policy.yaml" &&
+        row pools.tensors.release_threshold auto && row keeper true
+}
+check "environment_of_a_notebook_is_good" conf_is_good
+# shellcheck disable=SC2016 # Python
+cell_is_good() (
+    cell=$(line 'import weir') && cd "$cluster" && unset WEIR_POLICY WEIR_PYTHON_DIR WEIR_TORCH_LIBRARY &&
+        . "$top_srcdir/tests/python/python.sh" &&
+        WEIR_SIM=devices=1 python3 -c "import functools, weir.torch
+weir.torch.enable = functools.partial(weir.torch.enable, gpu='sim')
+$cell
+assert weir.torch.state()"
+)
+no_python=$(sh "$top_srcdir/tests/python/python.sh")
+if [ -n "$no_python" ]; then
+    skip "cell_of_a_notebook_is_good" "${no_python#*SKIP }"
+else
+    check "cell_of_a_notebook_is_good" cell_is_good
 fi
 done_testing
