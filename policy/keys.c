@@ -62,18 +62,17 @@ static const struct policy_key file_keys[] = {
         .words = capture_words,
         .initial = "caller",
         .write = "caller or relaxed",
-        .help = "The stream capture mode of plain allocations and frees. With caller the calling thread's own mode stays in force. With "
-                "relaxed each of them switches the thread to relaxed mode and back, so that it disturbs no capture that another thread has "
-                "begun; this costs about 60 ns a call. What Weir does on its own account always runs relaxed.",
+        .help = "The stream capture mode of plain allocations and frees. caller: the mode of the calling thread stays in force. "
+                "relaxed: each call switches the thread to relaxed mode and back, so that it does not invalidate a capture that "
+                "another thread has begun; this costs about 60 ns a call. Weir's own work always runs relaxed.",
     },
     {
         FILE_KEY("keeper", BOOL, keeper),
         .live = true,
         TRUE_OR_FALSE("false"),
-        .help =
-            "Whether a service thread gives memory back while the program does something else, or nothing: cached blocks once they have "
-            "gone unused for cache.idle, and idle memory of the pools above release_threshold, which otherwise waits for the program's "
-            "next synchronise. It sleeps while there is nothing to give back.",
+        .help = "Whether a service thread gives memory back while the program does other work, or nothing: cached blocks that have "
+                "gone unused for cache.idle, and idle memory above release_threshold, which without the keeper stays until the "
+                "program's next synchronise. The thread sleeps while there is nothing to give back.",
     },
     {
         .name = "pools",
@@ -88,25 +87,24 @@ static const struct policy_key file_keys[] = {
         .type = POLICY_TYPE_STREAMS,
         .otherwise = "none",
         .write = "a mapping of streams, as in streams: {decode: {pool: main}}",
-        .help = "What streams are opened with, each under the name that the program gives when it opens the stream. Names follow the rules "
+        .help = "The names with which the program opens streams, each with what its streams get. Names follow the rules "
                 "for pools.",
     },
     {
         FILE_KEY("exact_peaks", BOOL, exact_peaks),
         TRUE_OR_FALSE("false"),
-        .help =
-            "Whether the highest live figure of a pool is exact to the byte. Else it may be wrong by 1 MiB (cache.largest, if that is "
-            "more) for each opened stream. For it each allocation and each free counts on one word of the pool that all threads write to, "
-            "also those that a cache serves.",
+        .help = "Whether the peak of live bytes of a pool is exact. Otherwise it may be wrong by 1 MiB (or cache.largest, if that is "
+                "more) for each opened stream. An exact peak makes each allocation and each free, those of caches included, write to "
+                "one counter of the pool that all threads share.",
     },
     {
         FILE_KEY("control", BOOL, control),
         TRUE_OR_FALSE("false"),
-        .help =
-            "Whether other processes of this user, and root, can see this one (weir ps, weir top, weir metrics), control it (weir trim, "
-            "weir set, weir reload) and ask it for idle memory when they run out (on_oom.steps: neighbours). It listens on a socket in "
-            "weir/control of $WEIR_CONTROL_DIR or $XDG_RUNTIME_DIR, else in /tmp/weir-UID/control, by one thread that sleeps while "
-            "nobody asks. Where none can be made there, the log says so and memory is served without it.",
+        .help = "Whether other processes of this user, and root, can see this process (weir ps, weir top, weir metrics), control it "
+                "(weir trim, weir set, weir reload) and ask it for idle memory when they run out (on_oom.steps: neighbours). The "
+                "socket for that is in weir/control of $WEIR_CONTROL_DIR or $XDG_RUNTIME_DIR, else in /tmp/weir-UID/control; the "
+                "thread that listens sleeps while nobody asks. If the socket cannot be made, the log says so, and memory is served "
+                "without it.",
     },
     {
         FILE_KEY("record.level", WORD, record_level),
@@ -114,39 +112,39 @@ static const struct policy_key file_keys[] = {
         .live = true,
         .initial = "pool",
         .write = "off, pool or all",
-        .help = "What the recorder remembers of the last events: pool has requests and frees that reach CUDA or an arena, growth, trims, "
-                "waits, recovery and marks; all has the requests and frees that caches serve and keep as well. off remembers nothing.",
+        .help = "Which of the latest events the recorder keeps. pool: requests and frees that reach CUDA or an arena, growth, trims, "
+                "waits, recovery and marks. all: requests and frees that caches serve and keep as well. off: none.",
     },
     {
         FILE_KEY("record.ring", BYTES, record_ring),
         FROM_TO(RING_MIN, RING_MAX),
         .initial = "2MiB",
         .write = "bytes as in 2MiB, from 64KiB to 1GiB",
-        .help = "Host memory for the events of one thread, 56 bytes each. The newest event takes the place of the oldest. A thread that "
-                "has no events has no ring.",
+        .help = "Host memory for the events of one thread, 56 bytes each. Once it is full, the newest event replaces the oldest. A "
+                "thread without events has no ring.",
     },
     {
         FILE_KEY("record.stacks", BOOL, record_stacks),
         .live = true,
         TRUE_OR_FALSE("false"),
-        .help = "Whether each request that is recorded has the call stack of whoever made it, with the frames of Python in programs that "
-                "use Weir's Python package; for these a request takes Python's GIL. On x86-64 it is best beside libunwind8, which is "
-                "loaded where it is installed.",
+        .help = "Whether each recorded request has the call stack of its caller. In programs that use Weir's Python package the stack "
+                "has Python's frames as well, for which a request takes the GIL. On x86-64 install libunwind8, which makes stacks "
+                "faster, and which Weir loads if it is there.",
     },
     {
         FILE_KEY("record.dump", PATH, record_dump),
         .live = true,
         .otherwise = "none",
         .write = "a directory as in /var/tmp, or none",
-        .help = "Where a file is written with what the recorder has when a request finds no memory: weir-PID-N.weir, for this user alone, "
-                "8 for each process at most. weir trace reads it.",
+        .help = "The directory for files that are written when a request finds no memory, with what the recorder has at that moment: "
+                "weir-PID-N.weir, readable by this user alone, at most 8 for each process. weir trace reads them.",
     },
     {
         FILE_KEY("record.file", PATH, record_file),
         .otherwise = "none",
         .write = "a file as in /var/tmp/trace-%p.weir, or none; a file of that name is ./none",
-        .help = "A file that gets all events from open to close. It must not exist. %p stands for the number of the process, %r for its "
-                "rank ($RANK, or 0), %% for a percent sign. Programs with changed user or group ids write none.",
+        .help = "A file that gets all events from open to close. It must not exist yet. %p stands for the number of the process, %r "
+                "for its rank ($RANK, or 0), %% for a percent sign. Programs with changed user or group ids write no file.",
     },
 };
 
@@ -159,36 +157,36 @@ static const struct policy_key pool_keys[] = {
         .max = POLICY_INDEX_MAX,
         .initial = "all",
         .write = "all, local, or a list of indices and UUIDs as in [0, 1]",
-        .help = "The devices that get a pool under this name, one pool each. A device is an index from 0, or its whole UUID as nvidia-smi "
-                "-L prints it (GPU-... or MIG-...). local is the one device of this process of a job: see RANKS.",
+        .help = "The devices that get a pool under this name, one pool each. A device is an index from 0, or its whole UUID as "
+                "nvidia-smi -L prints it (GPU-... or MIG-...). local is the device of this process, in a job that gives each process "
+                "one: see RANKS.",
     },
     {
         POOL_KEY("backing", WORD, backing),
         .words = backing_words,
         .initial = "new",
         .write = "new, default, arena or auto",
-        .help = "Where the pool's memory comes from: new creates a pool of CUDA's, default configures the pool that the driver made for "
-                "the device. The driver's pool is one for each device, lives in device memory, can have no cap and cannot be exported, "
-                "nor belong to one stream. arena: Weir maps memory itself, page by page, and hands out exact sizes, for large blocks of "
-                "changing sizes. An arena lives in device memory, can be neither exported nor current, needs no small_below, and what "
-                "is idle in it serves nobody else before it is given back: let release_threshold leave room for libraries that call "
-                "CUDA themselves. auto: an arena where the device has virtual memory management and the pool is none of these, else "
-                "new.",
+        .help = "Where the pool's memory comes from. new: a new pool of CUDA's. default: the pool that the driver made for the device, "
+                "which is in device memory, cannot be capped or exported, and cannot belong to one stream. arena: memory that Weir "
+                "maps itself, page by page, for exact sizes, which suits large blocks of changing sizes; an arena is in device memory, "
+                "cannot be exported or current, and needs no small_below. Idle memory of an arena serves nobody else until it goes "
+                "back, so let release_threshold leave room for libraries that call CUDA themselves. auto: an arena if the device has "
+                "virtual memory management and the pool needs nothing that an arena lacks, else new.",
     },
     {
         POOL_KEY("current", BOOL, current),
         TRUE_OR_FALSE("false"),
-        .help = "Whether to make this the device's current pool, for code that calls cudaMallocAsync itself. Closing restores the former "
-                "current pool if this one is still in place. At most one pool of a device can be current.",
+        .help = "Whether this is the device's current pool, from which code that calls cudaMallocAsync itself gets memory. Closing "
+                "restores the former current pool, unless other code has set another one since. At most one pool of a device can be "
+                "current.",
     },
     {
         POOL_KEY("location", LOCATION, location),
         .max = POLICY_INDEX_MAX,
         .initial = "device",
         .write = "device, host, or host_numa:N as in host_numa:0",
-        .help =
-            "Where the memory lives: on the device, in host memory, or on host NUMA node N. Sizes of a host pool are bytes, as there is "
-            "no device memory to take a share of.",
+        .help = "Where the memory lives: on the device, in host memory, or on host NUMA node N. Sizes of a host pool cannot be "
+                "percentages, as there is no device memory to take a share of.",
     },
     {
         POOL_KEY("release_threshold", SIZE, release_threshold),
@@ -197,11 +195,11 @@ static const struct policy_key pool_keys[] = {
         .live = true,
         .initial = "all",
         .write = SIZES_WRITE ", none, all or auto",
-        .help =
-            "How much reserved memory the pool and its small twin together keep when a stream or event is synchronised; what is above "
-            "goes back to the device. none keeps nothing, which makes each allocation after a synchronise slow; all keeps everything. An "
-            "exportable pool keeps nothing: see ipc. auto keeps everything over a synchronise, and has the keeper give back what the "
-            "program will hardly want again, and grow the pool ahead of what it will; it needs keeper: true, see AUTOMATIC THRESHOLDS.",
+        .help = "How much reserved memory the pool and its small twin together keep when a stream or event is synchronised; memory "
+                "above it goes back to the device. none keeps nothing, which makes each allocation after a synchronise slow; all keeps "
+                "everything. auto keeps everything at a synchronise, but lets the keeper give back what the program will hardly need "
+                "again, and grow the pool ahead of what it will need; it needs keeper: true, see AUTOMATIC THRESHOLDS. An exportable "
+                "pool cannot have it: see ipc.",
     },
     {
         POOL_KEY("initial_size", SIZE, initial_size),
@@ -209,7 +207,7 @@ static const struct policy_key pool_keys[] = {
         .max = BYTES_MAX,
         .initial = "0",
         .write = SIZES_WRITE ", or 0",
-        .help = "How far the pool is grown when it is opened, so that the first requests need not wait for the driver. More than "
+        .help = "How far the pool grows when it is opened, so that the first requests need not wait for the driver. More than "
                 "release_threshold or max_size is refused.",
     },
     {
@@ -219,17 +217,17 @@ static const struct policy_key pool_keys[] = {
         .live = true,
         .initial = "none",
         .write = SIZES_WRITE ", quota or none",
-        .help = "The cap of the pool and its small twin together. A request above it fails as out of memory. none means no cap, quota all "
-                "that the process may have of the device: see QUOTAS. Left out it is quota where a quota is set, else none. Pool and twin grow by 32MiB each, so less than 64MiB, or 32MiB "
-                "without a twin, is refused.",
+        .help = "The cap of the pool and its small twin together. A request above it fails as out of memory. none: no cap. quota: all "
+                "that the process may have of the device, see QUOTAS. A pool without this key is capped at the quota, if one is set. "
+                "Pool and twin grow by 32MiB each, so a cap below 64MiB, or below 32MiB without a twin, is refused.",
     },
     {
         POOL_KEY("small_below", BYTES, small_below),
         .max = BYTES_MAX,
         .initial = "1MiB",
         .write = "bytes as in 1MiB, or 0 for no small twin",
-        .help = "Requests smaller than this live in a second pool, the small twin, where they cannot pin the large memory around them. 0 "
-                "does without the twin. An exportable pool has none.",
+        .help = "Requests smaller than this get their memory from a second pool, the small twin, so that small blocks do not pin the "
+                "large memory around them. 0: no twin. An exportable pool has none.",
     },
     {
         POOL_KEY("reuse.event_dependencies", BOOL, reuse_event_dependencies),
@@ -242,16 +240,16 @@ static const struct policy_key pool_keys[] = {
         POOL_KEY("reuse.opportunistic", BOOL, reuse_opportunistic),
         .live = true,
         TRUE_OR_FALSE("true"),
-        .help = "Whether memory whose free happens to be complete may serve any stream (cudaMemPoolReuseAllowOpportunistic). Turn it off "
-                "where every run must allocate alike.",
+        .help = "Whether memory whose free happens to be complete may serve any stream (cudaMemPoolReuseAllowOpportunistic). Turn it "
+                "off if every run must allocate alike.",
     },
     {
         POOL_KEY("reuse.internal_dependencies", BOOL, reuse_internal_dependencies),
         .live = true,
         TRUE_OR_FALSE("true"),
         .help = "Whether the driver may make a stream wait for another stream's free in order to reuse its memory "
-                "(cudaMemPoolReuseAllowInternalDependencies). It does so only where the pool cannot grow. Without it such a request is "
-                "left to the wait step of on_oom.",
+                "(cudaMemPoolReuseAllowInternalDependencies). It does so only if the pool cannot grow. With false the wait step of "
+                "on_oom serves such a request.",
     },
     {
         POOL_KEY("peer_access", DEVICES, peer_access),
@@ -287,9 +285,9 @@ static const struct policy_key pool_keys[] = {
         .live = true,
         .initial = "on",
         .write = "off, on, or a mapping of its keys as in {per_stream: 64MiB}",
-        .help = "Whether blocks that opened streams free are kept, for each stream and size class, and served again to the same stream "
-                "without calling CUDA. off hands every free to CUDA. on keeps blocks with every key below at its default; a mapping of "
-                "those keys does so too, and sets the ones that it has. An exportable pool has no caches: see ipc.",
+        .help = "Whether Weir keeps blocks that opened streams free, for each stream and size class, and serves them again on the same "
+                "stream without calling CUDA. off: every free goes to CUDA. on: every key below has its default; a mapping sets some "
+                "of these keys, and switches the caches on as well. An exportable pool has no caches: see ipc.",
     },
     {
         POOL_KEY("cache.per_stream", BYTES, cache_per_stream),
@@ -297,8 +295,8 @@ static const struct policy_key pool_keys[] = {
         .live = true,
         .initial = "64MiB",
         .write = "bytes as in 64MiB, at least 512; or cache: off to keep nothing",
-        .help = "The most that the cache of one stream holds, strictly. A freed block for which there is no room makes others go to CUDA, "
-                "those of the size that has gone longest without a new one first.",
+        .help = "The most that the cache of one stream holds. If a freed block does not fit, others go to CUDA, first those of the "
+                "size that has gone longest without a new block.",
     },
     {
         POOL_KEY("cache.per_device", BYTES, cache_per_device),
@@ -307,7 +305,7 @@ static const struct policy_key pool_keys[] = {
         .initial = "512MiB",
         .write = "bytes as in 512MiB, at least 512; or cache: off to keep nothing",
         .help = "The most that all caches of this pool on one device hold together, and never more than an eighth of max_size, or of "
-                "the device's memory. A stream for which nothing is left takes it from those that are idle. Less than per_stream is "
+                "the device's memory. A stream for which nothing is left takes room from idle streams. Less than per_stream is "
                 "refused.",
     },
     {
@@ -324,28 +322,26 @@ static const struct policy_key pool_keys[] = {
         .live = true,
         .initial = "10s",
         .write = "a time as in 10s, from 10ms to 1440m",
-        .help = "How long a cached block may go unused before the keeper gives it back to CUDA. Without keeper: true nothing is given back "
-                "for its age.",
+        .help = "How long a cached block may go unused before the keeper gives it back to CUDA. Without keeper: true no block goes "
+                "back for its age.",
     },
     {
         POOL_KEY("cache.capture_check", BOOL, cache_capture_check),
         .live = true,
         TRUE_OR_FALSE("true"),
-        .help = "Whether to ask CUDA before a call if the stream is being captured into a graph; such a call must not be served from a "
-                "cache, and what it allocates is the graph's. false saves about 28 ns of a cached allocation and its free (measured on an "
-                "H200), and is only for programs that never capture CUDA graphs.",
+        .help = "Whether to ask CUDA before each call if the stream is being captured into a graph; such a call must not be served "
+                "from a cache, as its memory is the graph's. false saves about 28 ns of a cached allocation and its free (measured on "
+                "an H200), and is only for programs that never capture CUDA graphs.",
     },
     {
         POOL_KEY("ipc", WORD, ipc),
         .words = ipc_words,
         .initial = "none",
         .write = "none or posix_fd",
-        .help =
-            "Whether the pool can be exported to other processes, as a file descriptor. Memory of blocks that were exported never goes "
-            "back while the pool lives, so release_threshold, initial_size and small_below cannot be set with it: until its first block is "
-            "published the pool keeps nothing over a synchronise, and from then on all. Its blocks are never cached, so cache can only be "
-            "off. The "
-            "memory must be on the device.",
+        .help = "Whether the pool can be exported to other processes, as a file descriptor. Memory of exported blocks never goes back "
+                "while the pool lives, so release_threshold, initial_size and small_below cannot be set with it: the pool keeps "
+                "nothing at a synchronise until its first block is published, and everything afterwards. Its blocks are never cached, "
+                "so cache can only be off. The memory must be on the device.",
     },
     {
         POOL_KEY("ipc_max_block", BYTES, ipc_max_block),
@@ -371,8 +367,8 @@ static const struct policy_key pool_keys[] = {
         .live = true,
         .initial = "[]",
         .write = "a list of user names or numbers as in [camera, 1001]",
-        .help = "Users that may import, beside root and the user of the process. Whoever may import can read and write all of the pool "
-                "that is ever exported: see SECURITY CONSIDERATIONS.",
+        .help = "Users that may import, beside root and the user of the process. An importer can read and write everything that the "
+                "pool ever exports: see SECURITY CONSIDERATIONS.",
     },
     {
         POOL_KEY("share.allow.groups", NAMES, share_groups),
@@ -399,17 +395,17 @@ static const struct policy_key pool_keys[] = {
         .live = true,
         .initial = "never",
         .write = "a time as in 30s, from 10ms to 1440m, or never",
-        .help = "How long a pool of which nothing is in use is kept before it is made anew: memory of blocks that were exported goes back "
-                "to the device only when the exporter and every importer have destroyed their pool (measured). Importers are asked to do "
-                "so, and connect again by themselves.",
+        .help = "How long a pool without a block in use is kept before Weir makes it anew. Until then the memory of exported blocks "
+                "stays with the pool: it goes back to the device only when the exporter and every importer have destroyed their pool "
+                "(measured). Importers are asked to do so, and connect again by themselves.",
     },
     {
         POOL_KEY("share.scrub", BOOL, share_scrub),
         .needs = "share.socket",
         .live = true,
         TRUE_OR_FALSE("false"),
-        .help = "Whether blocks of the pool are set to zero before the program gets them, in the order of the stream, so that importers "
-                "see nothing of what was there before. This costs the time to write each block once.",
+        .help = "Whether blocks of the pool are set to zero before the program gets them, in stream order, so that importers see "
+                "nothing of their former contents. This costs the time to write each block once.",
     },
     {
         POOL_KEY("keep", SIZE, keep),
@@ -418,8 +414,8 @@ static const struct policy_key pool_keys[] = {
         .live = true,
         .initial = "none",
         .write = SIZES_WRITE ", none or all",
-        .help = "How many bytes stay reserved by the pool when a neighbouring process asks for memory (control: true), as long as the pool "
-                "has so many; all gives nothing away.",
+        .help = "How many bytes the pool keeps reserved when a neighbouring process asks for memory (control: true), as long as it has "
+                "so many; all gives nothing away.",
     },
 };
 
@@ -433,7 +429,7 @@ static const struct policy_key stream_keys[] = {
     {
         STREAM_KEY("private", BOOL, own_pool),
         TRUE_OR_FALSE("false"),
-        .help = "Whether each stream opened under this name gets a pool of its own, made as the named pool is.",
+        .help = "Whether each stream opened under this name gets a pool of its own, with the settings of the named pool.",
     },
 };
 

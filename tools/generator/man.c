@@ -91,8 +91,8 @@ static void values(const struct page *page)
 {
     page->section("Values");
     units(page, "Sizes are bytes, or a number with one of the units", policy_size_units,
-          " directly behind it. A decimal fraction as in 1.5GiB is good where it comes to whole bytes. "
-          "Shares of the device's memory are a number from 0 to 100, with two decimals at most, and %.");
+          " directly behind it. A decimal fraction as in 1.5GiB is allowed if it comes to whole bytes. "
+          "Shares of the device's memory are a number from 0 to 100, with at most two decimals, and %.");
     fputs(page->paragraph, stdout);
     units(page, "Times always have a unit:", policy_time_units,
           " for milliseconds, seconds and minutes. Booleans are true and false, and nothing else. Names, words and UUIDs may stand in "
@@ -146,16 +146,15 @@ void generate_man(void)
 void generate_markdown(void)
 {
     static const struct page page = {markdown_text, markdown_section, markdown_key, "\n", "\n", "", "\n", ""};
-    printf(
-        "<!-- SPDX-License-Identifier: MIT -->\n"
-        "<!-- Made by `make keys` from the table in policy/keys.c: change that one. -->\n"
-        "# The keys of a policy\n\n"
-        "This is the section KEYS of [weir-policy(5)](../man/weir-policy.5.in), for a browser: the manual page gets the same text when "
-        "Weir is\n"
-        "built, and has all that concerns more than one key. [config/default.yaml](../config/default.yaml) is a policy to begin with.\n\n"
-        "A dot in the name of a key stands for one level of nesting: `pools.main.cache.largest` is\n\n"
-        "```yaml\nweir: 1\npools:\n  main:\n    cache:\n      largest: 1MiB\n```\n\n"
-        "`weir show FILE` prints the value of each key and the line that set it; `weir check FILE` names each key that is wrong.\n");
+    puts("<!-- SPDX-License-Identifier: MIT -->\n"
+         "<!-- Made by `make keys` from the table in policy/keys.c: change that one. -->\n"
+         "# The keys of a policy\n\n"
+         "This is the section KEYS of [weir-policy(5)](../man/weir-policy.5.in), for a browser; the manual page gets the same text when\n"
+         "Weir is built. Words in capitals are other sections of that page. A policy to begin with is\n"
+         "[config/default.yaml](../config/default.yaml).\n\n"
+         "A dot in the name of a key stands for one level of nesting: `pools.main.cache.largest` is\n\n"
+         "```yaml\nweir: 1\npools:\n  main:\n    cache:\n      largest: 1MiB\n```\n\n"
+         "`weir show FILE` prints the value of each key and the line that set it; `weir check FILE` names each key that is wrong.");
     values(&page);
     keys_of_all_scopes(&page);
 }
