@@ -37,6 +37,10 @@ the program is the reader's; tests/python/run.sh | weir run --policy pytorch pyt
 the program is the reader's; tests/python/run.sh | weir run --policy=training python3 train.py --epochs 90
 the program is the reader's; tests/python/run.sh | weir record --stacks -o train-%p.weir -- weir run python3 train.py
 needs torch; tests/gpu/torch does it           | pool = torch.cuda.MemPool(weir.torch.mem_pool_allocator("pytorch.yaml"))
+the program is a model of the authors'         | weir record -o generation.weir -- weir run -- python generate.py
+the program is a model of the authors'         | WEIR_POLICY=small.yaml weir record -o after.weir -- weir run -- python generate.py
+needs that program's second trace              | weir trace generation.weir after.weir
+needs a GPU; bench/results has one's output    | weir tune --verify -o policy.yaml generation.weir
 needs a terminal; tests/tools/top.sh has one   | weir top
 a line of a crontab, written by root           | * * * * * root weir metrics --output=/var/lib/prometheus/node-exporter/weir.prom
 a line of a configuration file of root's       | d /run/weir/share 0711 exporter root -
@@ -73,7 +77,10 @@ blocks() {
             name = ""
             next
         }
+        # Indented alone: a block without a language.
+        FILENAME ~ /\.md$/ && !inside && is_blank && /^    [^ ]/ { begin(""); print >file; close(file); inside = 0 }
         FILENAME ~ /\.md$/ {
+            is_blank = !NF
             if (inside) print substr($0, indent + 1) >file
             else if (NF) name = match($0, /`[A-Za-z0-9_-]+\.[a-z]+`:$/) ? substr($0, RSTART + 1, RLENGTH - 3) : ""
             next
@@ -355,6 +362,9 @@ Into `named.yaml`:
 weir: 1
 pools: { main: {} }
 ```
+
+    echo indented
+
 ```sh
 weir check named.yaml
 weir check policy.yaml
@@ -385,7 +395,8 @@ check "command_that_fails_is_found" found run_console ../blocks/002.console
 check "other_output_is_found" found run_console ../blocks/003.console
 check "bad_policy_is_found" found run_yaml ../blocks/004.yaml
 check "block_with_a_name_becomes_a_file" run_yaml ../blocks/005,named.yaml.yaml
-check "command_whose_file_the_document_does_not_make_is_found" found run_sh ../blocks/006.sh
+check "command_whose_file_the_document_does_not_make_is_found" found run_sh ../blocks/007.sh
+check "indented_block_has_no_language" test -s ../blocks/006.none
 check "it_is_the_command_with_that_file" grep -q -F "policy.yaml: cannot read" "$printed"
 blocks "$tap_dir/sample.7" "$tap_dir/blocks"
 check "line_that_is_not_in_the_list_is_found" found run_line ../blocks/001.line
