@@ -133,7 +133,7 @@ esac
 SH
 chmod +x "$tools"/*
 export XDG_RUNTIME_DIR="$tap_dir/run" XDG_CACHE_HOME="$tap_dir/cache" WEIR_CONTROL_DIR="$tap_dir/run"
-export WEIR_POLICY_DIR="$CMAKE_PREFIX_PATH/share/weir"
+export WEIR_POLICY_DIR="$CMAKE_PREFIX_PATH/share/weir" WEIR_COSTS_DIR="$CMAKE_PREFIX_PATH/share/weir/costs"
 unset COLUMNS
 
 # Why commands in Python cannot be run here; empty if they can.
