@@ -37,7 +37,7 @@ CMAKE
 }
 refuses() {
     ! configures "$1" >"$tap_dir/said" 2>&1 || return
-    tr -s ' \n' ' ' <"$tap_dir/said" | grep -F "$2" || { cat "$tap_dir/said" && return 1; }
+    tr -s '[:space:]' ' ' <"$tap_dir/said" | grep -F "$2" || { cat "$tap_dir/said" && return 1; }
 }
 runs() {
     cmake --build "$tap_dir/project/b" && WEIR_GPU=sim WEIR_POLICY=$top_srcdir/config/default.yaml "$tap_dir/project/b/program"

@@ -107,20 +107,20 @@ env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -C "$top_builddir" DESTDIR="$sta
     cat "$tap_dir/make"
     exit 1
 }
+made() {
+    sed -n "s/^$1 = //p" "$top_builddir/Makefile"
+}
 package=$(find "$stage" -name weir.pc)
 PKG_CONFIG_PATH=${package%/*}
-CMAKE_PREFIX_PATH=${PKG_CONFIG_PATH%/*/*}
+CMAKE_PREFIX_PATH=$stage$(made prefix)
 LD_LIBRARY_PATH=${PKG_CONFIG_PATH%/*}
 export PKG_CONFIG_PATH CMAKE_PREFIX_PATH LD_LIBRARY_PATH
 tools=$tap_dir/tools
 mkdir "$tools" "$HOME"
 mkdir -m 700 "$tap_dir/run"
-made() {
-    sed -n "s/^$1 = //p" "$top_builddir/Makefile"
-}
 sanitizers=$(made WEIR_CFLAGS | grep -o -e '-fsanitize=[^ ]*' | tr '\n' ' ')
 printf '#!/bin/sh\nexec %s %s "$@"\n' "$(made CC)" "$sanitizers" >"$tools/cc"
-printf '#!/bin/sh\nexec %s --define-prefix "$@"\n' "$(command -v pkg-config)" >"$tools/pkg-config"
+printf '#!/bin/sh\nexec %s --define-variable=prefix=%s "$@"\n' "$(command -v pkg-config)" "$CMAKE_PREFIX_PATH" >"$tools/pkg-config"
 printf '#!/bin/sh\nexec python3 "$@"\n' >"$tools/python"
 # Whoever answers does so on a slow machine, too.
 cat >"$tools/weir" <<SH

@@ -101,6 +101,7 @@ else
 fi
 
 # Each line of the policy's comments for a notebook.
+no_python=$(sh "$top_srcdir/tests/python/python.sh")
 line() {
     sed -n "s/^#     \\($1.*\\)/\\1/p" "$cluster/policy.yaml" | grep .
 }
@@ -109,7 +110,6 @@ conf_is_good() {
         row pools.tensors.release_threshold auto && row keeper true
 }
 check "environment_of_a_notebook_is_good" conf_is_good
-# shellcheck disable=SC2016 # Python
 cell_is_good() (
     cell=$(line 'import weir') && cd "$cluster" && unset WEIR_POLICY WEIR_PYTHON_DIR WEIR_TORCH_LIBRARY &&
         . "$top_srcdir/tests/python/python.sh" &&
@@ -118,7 +118,6 @@ weir.torch.enable = functools.partial(weir.torch.enable, gpu='sim')
 $cell
 assert weir.torch.state()"
 )
-no_python=$(sh "$top_srcdir/tests/python/python.sh")
 if [ -n "$no_python" ]; then
     skip "cell_of_a_notebook_is_good" "${no_python#*SKIP }"
 else
