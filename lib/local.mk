@@ -64,6 +64,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/base/table.c \
 	%reldir%/base/table.h \
 	%reldir%/base/treap.h \
+	%reldir%/base/user.c \
+	%reldir%/base/user.h \
 	%reldir%/base/utf8.c \
 	%reldir%/base/utf8.h \
 	%reldir%/base/valid.c \

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/user.h"
 #include "policy/environment.h"
 
 void weir__costs_slug(const char *name, char slug[static NAME_MAX])
@@ -39,7 +40,7 @@ int weir__costs_open_folder(const char *path)
 {
     struct stat status;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && (fstat(fd, &status) != 0 || status.st_uid != geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)))) {
+    if (fd >= 0 && (fstat(fd, &status) != 0 || !weir__is_file_of(fd, &status, geteuid()) || (status.st_mode & (S_IWGRP | S_IWOTH)))) {
         close(fd);
         errno = EPERM;
         return -1;
@@ -71,7 +72,7 @@ static bool is_text(const char *bytes, size_t len)
 static char *read_table(int fd)
 {
     struct stat status;
-    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid() || status.st_size > WEIR__COSTS_MAX)
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || !weir__is_file_of(fd, &status, geteuid()) || status.st_size > WEIR__COSTS_MAX)
         return NULL;
     char *text = malloc(WEIR__COSTS_MAX + 1);
     size_t len = 0;

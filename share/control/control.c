@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lib/base/format.h"
+#include "lib/base/user.h"
 #include "share/control/control_answer.h"
 #include "share/wire/directory.h"
 
@@ -58,8 +59,9 @@ static bool admit(struct share_server *server, int fd, weir_error *error)
     struct ucred peer;
     if (!share_peer(fd, &peer))
         weir__fail(error, WEIR_REFUSED, "who is at the other end of the socket cannot be known: %s", strerror(errno));
-    else if (peer.uid != geteuid() && peer.uid != 0)
-        weir__fail(error, WEIR_REFUSED, "only user %u and root may ask this process, not user %u", (unsigned)geteuid(), (unsigned)peer.uid);
+    else if (!weir__is_self_or_root(peer.uid))
+        weir__fail(error, WEIR_REFUSED, "only user %u and root may ask this process, not user %u%s", (unsigned)geteuid(), (unsigned)peer.uid,
+                   weir__user_note(peer.uid));
     else
         return has_room(control, &peer, error) && add_asker(control, fd, &peer, error);
     return false;

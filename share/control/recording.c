@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/base/format.h"
+#include "lib/base/user.h"
 #include "lib/trace/writer.h"
 #include "share/control/control_answer.h"
 
@@ -34,7 +35,7 @@ static weir_status check_file(int fd, uid_t uid, weir_error *error)
         return weir__fail(error, WEIR_INVALID, "nothing can be known of the file that came with RECORD: %s", strerror(errno));
     if (!S_ISREG(found.st_mode))
         return weir__fail(error, WEIR_INVALID, "what came with RECORD is no regular file: pass a new one");
-    if (found.st_uid != uid)
+    if (!weir__is_user(found.st_uid, uid))
         return weir__fail(error, WEIR_REFUSED, "the file that came with RECORD belongs to user %u, not to user %u, who asks",
                           (unsigned)found.st_uid, (unsigned)uid);
     if (found.st_size != 0)

@@ -8,7 +8,8 @@
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "lib/base/user.h"
 
 /* Names ---------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -106,14 +107,15 @@ const char *share_allowed_unknown(const struct share_allowed *allowed)
 static bool has_id(const struct share_allowed *allowed, bool is_group, unsigned long id)
 {
     for (size_t i = 0; i < allowed->count; i++)
-        if (allowed->names[i].is_found && allowed->names[i].is_group == is_group && allowed->names[i].id == id)
+        if (allowed->names[i].is_found && allowed->names[i].is_group == is_group &&
+            (is_group ? weir__is_group((gid_t)id, (gid_t)allowed->names[i].id) : weir__is_user((uid_t)id, (uid_t)allowed->names[i].id)))
             return true;
     return false;
 }
 
 bool share_allowed_has(const struct share_allowed *allowed, const struct share_process *process)
 {
-    bool has = process->uid == geteuid() || process->uid == 0 || has_id(allowed, false, process->uid) || has_id(allowed, true, process->gid);
+    bool has = weir__is_self_or_root(process->uid) || has_id(allowed, false, process->uid) || has_id(allowed, true, process->gid);
     for (size_t i = 0; i < process->group_count && !has; i++)
         has = has_id(allowed, true, process->groups[i]);
     return has;

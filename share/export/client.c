@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 
 #include "lib/base/list.h"
+#include "lib/base/user.h"
 #include "share/export/ring.h"
 
 #define POLL_MAX 256   /* releases that are looked at in one go */
@@ -311,7 +312,8 @@ static bool is_allowed(weir_export *e, const struct share_process *process, weir
     bool is_in = share_allowed_has(&e->allowed, process);
     pthread_mutex_unlock(&e->lock);
     if (!is_in)
-        weir__fail(error, WEIR_REFUSED, "user %u is not let in: add it to pools.%s.share.allow", (unsigned)process->uid, e->pool->name);
+        weir__fail(error, WEIR_REFUSED, "user %u is not let in%s: add it to pools.%s.share.allow", (unsigned)process->uid,
+                   weir__user_note(process->uid), e->pool->name);
     return is_in;
 }
 

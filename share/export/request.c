@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/base/list.h"
+#include "lib/base/user.h"
 #include "share/export/ring.h"
 
 #define CLIENT_READERS_MAX 64
@@ -95,8 +96,9 @@ static enum share_io hello(struct share_client *client, const struct wire_messag
     snprintf(client->name, sizeof client->name, "%s", message->u.hello.name);
     if (!is_observer)
         check_importer(client, &error);
-    else if (client->process.uid != 0 && client->process.uid != geteuid())
-        weir__fail(&error, WEIR_REFUSED, "only root and the exporter's user may look, and evict");
+    else if (!weir__is_self_or_root(client->process.uid))
+        weir__fail(&error, WEIR_REFUSED, "only root and the exporter's user may look, and evict, not user %u%s", (unsigned)client->process.uid,
+                   weir__user_note(client->process.uid));
     if (error.status != WEIR_OK) {
         client->said_farewell = true; /* the connection is closed behind the answer */
         return refuse(client, message->request, error.status, "%s", error.text);

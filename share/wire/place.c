@@ -12,6 +12,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/format.h"
+#include "lib/base/user.h"
 #include "policy/environment.h"
 
 #define OTHERS_WRITE (S_IWGRP | S_IWOTH)
@@ -42,6 +43,11 @@ void share_directory_of(const char *path, char directory[SHARE_PATH_SIZE])
 
 /* Directories ---------------------------------------------------------------------------------------------------------------------------- */
 
+static bool is_own_or_roots(const char *directory, const struct stat *info)
+{
+    return weir__is_directory_of(directory, info, geteuid()) || weir__is_user(info->st_uid, 0);
+}
+
 const char *share_runtime_directory(void)
 {
     const char *directory = policy_environment("XDG_RUNTIME_DIR");
@@ -50,7 +56,7 @@ const char *share_runtime_directory(void)
         return NULL;
     if (stat(directory, &info) != 0)
         return directory; /* who makes something there is told why it cannot be */
-    bool is_own = info.st_uid == geteuid() || info.st_uid == 0;
+    bool is_own = is_own_or_roots(directory, &info);
     return is_own && (!(info.st_mode & OTHERS_WRITE) || (info.st_mode & S_ISVTX)) ? directory : NULL;
 }
 
@@ -63,7 +69,7 @@ static bool find_problem(const char *directory, uid_t uid, const char *variable,
         snprintf(problem, PROBLEM_SIZE, "cannot be looked at (%s)", strerror(errno));
     else if (!S_ISDIR(info.st_mode))
         snprintf(problem, PROBLEM_SIZE, "is not a directory: remove it");
-    else if (info.st_uid != uid)
+    else if (!weir__is_directory_of(directory, &info, uid))
         snprintf(problem, PROBLEM_SIZE, "belongs to user %u, not to %u: remove it, or set %s to a directory of this user",
                  (unsigned)info.st_uid, (unsigned)uid, variable);
     else if (info.st_mode & OTHERS_WRITE)
@@ -119,7 +125,7 @@ static weir_status check_directory(const char *path, weir_error *error)
                           WEIR__WHY(errno, "make it, with mode 0700 or 0711"));
     if (!S_ISDIR(info.st_mode))
         return weir__fail(error, WEIR_INVALID, "%s is not a directory, so the socket %s cannot lie there", directory, path);
-    if (info.st_uid != geteuid() && info.st_uid != 0)
+    if (!is_own_or_roots(directory, &info))
         return weir__fail(error, WEIR_REFUSED, "the directory %s belongs to user %u, who could replace the socket: use one of your own or "
                                                "root's",
                           directory, (unsigned)info.st_uid);

@@ -10,6 +10,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/service.h"
+#include "lib/base/user.h"
 
 #define ACCEPT_MAX 16           /* connections in one go */
 #define REST (GPU_SECOND / 10)  /* of the listener when connections cannot be had */
@@ -113,7 +114,7 @@ void share_server_accept(struct share_server *server)
 
 static bool is_stranger(uid_t uid)
 {
-    return uid != geteuid() && uid != 0;
+    return !weir__is_self_or_root(uid);
 }
 
 void share_crowd_count(struct share_crowd *crowd, int fd, pid_t pid, uid_t uid)

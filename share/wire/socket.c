@@ -15,6 +15,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/format.h"
+#include "lib/base/user.h"
 
 #define BACKLOG 64
 #define FDS_ROOM 8 /* descriptors that a packet may bring before the kernel drops some; all but one are surplus */
@@ -255,15 +256,15 @@ weir_status share_check_server(int fd, const char *path, weir_error *error, stru
     char directory[SHARE_PATH_SIZE];
     if (!share_peer(fd, server))
         return weir__fail(error, WEIR_REFUSED, "the process that listens at %s cannot be known: %s", path, strerror(errno));
-    if (server->uid == geteuid() || server->uid == 0)
+    if (weir__is_self_or_root(server->uid))
         return WEIR_OK;
     share_directory_of(path, directory);
-    if (stat(directory, &info) == 0 && info.st_uid == server->uid)
+    if (stat(directory, &info) == 0 && weir__is_user(info.st_uid, server->uid))
         return WEIR_OK;
     return weir__fail(error, WEIR_REFUSED,
-                      "a process of user %u listens at %s, who is neither this user nor root nor the owner of %s: have "
+                      "a process of user %u%s listens at %s, who is neither this user nor root nor the owner of %s: have "
                       "it listen in a directory of its own user",
-                      (unsigned)server->uid, path, directory);
+                      (unsigned)server->uid, weir__user_note(server->uid), path, directory);
 }
 
 int share_connect_now(const char *path, int *fd)

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/base/user.h"
 #include "share/export/allowed.h"
 #include "share/wire/process.h"
 #include "share/wire/socket.h"
@@ -427,6 +428,93 @@ START_TEST(groups_are_those_that_the_process_had_when_it_connected)
 }
 END_TEST
 
+/* In a user namespace ------------------------------------------------------------------------------------------------------------------- */
+
+#define OVERFLOW_ID 65534
+
+static bool write_text(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY);
+    bool is_written = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    if (fd >= 0)
+        close(fd);
+    return is_written;
+}
+
+/* Enters one in which this process runs as the overflow id, for want of a mapping or by one. false: this system allows none. */
+static bool become_anybody(bool is_mapped)
+{
+    char users[64], groups[64];
+    snprintf(users, sizeof users, "%d %u 1", OVERFLOW_ID, (unsigned)geteuid());
+    snprintf(groups, sizeof groups, "%d %u 1", OVERFLOW_ID, (unsigned)getegid());
+    return unshare(CLONE_NEWUSER) == 0 && (!is_mapped || (write_text("/proc/self/setgroups", "deny") && write_text("/proc/self/uid_map", users) &&
+                                                          write_text("/proc/self/gid_map", groups)));
+}
+
+static const char *judge_anybody(void)
+{
+    gid_t group = OVERFLOW_ID;
+    struct share_process process = { .uid = OVERFLOW_ID, .gid = OTHER_GROUP };
+    if (geteuid() != OVERFLOW_ID || getegid() != OVERFLOW_ID)
+        return "the process has another id than was expected";
+    if (is_allowed(&process, &nobody, &nobody))
+        return "who has the overflow id is taken for this user";
+    if (allows("65534", NULL, &process))
+        return "who has the overflow id is taken for a user that is named";
+    process = (struct share_process){ .uid = OTHER_USER, .gid = OVERFLOW_ID, .groups = &group, .group_count = 1 };
+    if (allows(NULL, "65534", &process))
+        return "who has the overflow id as group is taken for a member of one that is named";
+    process.uid = 0;
+    return is_allowed(&process, &nobody, &nobody) ? NULL : "root is not let in";
+}
+
+/* The file at the listener's path is this user's; `other` is another's, where there is one. */
+static const char *judge_files(const char *other)
+{
+    struct stat own, others;
+    if (lstat(directory, &own) != 0 || !weir__is_directory_of(directory, &own, geteuid()))
+        return "an own directory is taken for another's";
+    if (other && (stat(other, &others) != 0 || others.st_uid != OVERFLOW_ID || weir__is_directory_of(other, &others, geteuid())))
+        return "another's directory is taken for this user's";
+    return NULL;
+}
+
+START_TEST(overflow_id_is_nobodys_in_a_user_namespace)
+{
+    char other[96];
+    const char *wrong;
+    snprintf(other, sizeof other, "%s/other", directory);
+    ck_assert_int_eq(mkdir(other, 0777), 0);
+    bool has_other = chown(other, OTHER_USER, OTHER_GROUP) == 0; /* root alone can */
+    pid_t child = fork();
+    if (child == 0) {
+        if (!become_anybody(_i))
+            _exit(0);
+        if ((wrong = judge_anybody()) || (wrong = judge_files(has_other ? other : NULL)))
+            fprintf(stderr, "%s\n", wrong);
+        _exit(wrong ? 1 : 0);
+    }
+    ck_assert_int_eq(wait_for(child), 0);
+    ck_assert_int_eq(rmdir(other), 0);
+}
+END_TEST
+
+START_TEST(same_id_is_a_user_where_all_are_mapped)
+{
+    char map[64] = "";
+    int fd = open("/proc/self/uid_map", O_RDONLY);
+    if (fd < 0 || read(fd, map, sizeof map - 1) <= 0 || !strstr(map, "4294967295")) {
+        close(fd);
+        return;
+    }
+    close(fd);
+    ck_assert(weir__is_user(OVERFLOW_ID, OVERFLOW_ID));
+    ck_assert(weir__is_group(OVERFLOW_ID, OVERFLOW_ID));
+    ck_assert(!weir__is_user(OVERFLOW_ID, OVERFLOW_ID - 1));
+    ck_assert_str_eq(weir__user_note(OVERFLOW_ID), "");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("process");
@@ -441,5 +529,9 @@ int main(void)
     tcase_add_loop_test(allowed, who_is_named_is_allowed_and_nobody_else_but_root, 0, sizeof visitors / sizeof visitors[0]);
     suite_add(allowed, own_user_is_allowed, name_that_is_known_is_not_looked_up_again, supplementary_group_is_allowed,
               any_name_of_a_list_allows);
+    TCase *anybody = suite_case(suite, "in a user namespace", 0);
+    tcase_add_checked_fixture(anybody, begin, end);
+    tcase_add_loop_test(anybody, overflow_id_is_nobodys_in_a_user_namespace, 0, 2);
+    suite_add(anybody, same_id_is_a_user_where_all_are_mapped);
     return suite_run(suite);
 }

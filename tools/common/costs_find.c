@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/user.h"
 #include "lib/trace/costs.h"
 #include "tools/common/complain.h"
 #include "tools/common/environment.h"
@@ -77,7 +78,7 @@ static int read_open(int fd, const char *path, struct costs *costs)
     const char *why = NULL;
     if (fd < 0 || fstat(fd, &status) != 0)
         why = strerror(errno);
-    else if (!S_ISREG(status.st_mode) || status.st_uid != geteuid())
+    else if (!S_ISREG(status.st_mode) || !weir__is_file_of(fd, &status, geteuid()))
         why = "it is no file of this user's";
     else
         while ((got = read(fd, text + len, COSTS_TEXT_MAX + 1 - len)) > 0)
