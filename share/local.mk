@@ -16,6 +16,8 @@ share_libshare_la_SOURCES = \
 	%reldir%/base/order.h \
 	%reldir%/base/wait.c \
 	%reldir%/base/wait.h \
+	%reldir%/wire/closing.c \
+	%reldir%/wire/closing.h \
 	%reldir%/wire/directory.c \
 	%reldir%/wire/directory.h \
 	%reldir%/wire/other_end.c \

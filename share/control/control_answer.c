@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "lib/base/format.h"
+#include "share/wire/closing.h"
 #include "share/wire/query.h"
 
 #define MICROSECOND UINT64_C(1000)
@@ -379,7 +380,7 @@ void share_asker_answer(struct share_asker *asker, const unsigned char *bytes, s
     if (is_taken)
         return;
     if (passed >= 0)
-        close(passed);
+        share_close_away(&passed, 1, NULL);
     if (fault == WIRE_OTHER_VERSION)
         refuse_version(asker, version);
     asker->is_over = true;

@@ -14,6 +14,7 @@
 #include "lib/base/user.h"
 #include "lib/trace/writer.h"
 #include "share/control/control_answer.h"
+#include "share/wire/closing.h"
 
 #define LOOK (GPU_SECOND / 5)          /* between two looks whether the file took what was written */
 #define LOOK_AT_END (GPU_SECOND / 200) /* the same once it is to end */
@@ -65,7 +66,7 @@ void share_recording_begin(struct share_asker *asker, const struct wire_message 
     if (status == WEIR_OK && recording->trace)
         status = weir__fail(&error, WEIR_BUSY, "this process is being recorded already: wait until that has ended");
     if (status != WEIR_OK && passed >= 0)
-        close(passed);
+        share_close_away(&passed, 1, NULL);
     if (status == WEIR_OK)
         status = begin(control, question, passed, &error);
     if (status != WEIR_OK) {

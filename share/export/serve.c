@@ -76,7 +76,7 @@ static void serve_client(struct share_client *client, uint32_t events)
     for (int served = 0; (served < SERVE_MAX || (events & EPOLLHUP)) && client->connection.fd >= 0; served++) {
         unsigned char bytes[WIRE_SIZE_MAX];
         size_t len;
-        enum share_io io = share_receive(client->connection.fd, bytes, sizeof bytes, &len, NULL);
+        enum share_io io = share_receive(client->connection.fd, bytes, sizeof bytes, &len, e->server.listener.is_guarded ? SHARE_GUARDED : NULL);
         if (io == SHARE_AGAIN)
             return;
         if (io == SHARE_DONE && (io = share_request_answer(client, bytes, len)) == SHARE_CLOSED)

@@ -61,6 +61,7 @@ struct share_session {
     struct share_session *next; /* import->sessions */
     weir_import *i;
     int fd; /* -1: ended */
+    bool is_guarded; /* the kernel lets the exporter send no more descriptors */
     struct share_process exporter;
     uint64_t epoch; /* 0: the exporter has not let this process in */
     int device;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "share/import/import.h"
+#include "share/wire/closing.h"
 #include "share/wire/query.h"
 
 #define DRAIN_MAX 2048 /* messages in one go, so that no exporter keeps a thread for ever */
@@ -85,8 +86,7 @@ void share_session_close(struct share_session *session)
     if (session->watched)
         epoll_ctl(session->i->epoll_fd, EPOLL_CTL_DEL, session->fd, NULL);
     session->watched = 0;
-    shutdown(session->fd, SHUT_RDWR);
-    close(session->fd);
+    share_close_socket(session->fd);
     session->fd = -1;
     share_outbox_clear(&session->outbox);
 }
@@ -120,7 +120,7 @@ static enum share_io receive(struct share_session *session)
     unsigned char bytes[WIRE_SIZE_MAX];
     struct wire_message message;
     size_t len;
-    enum share_io io = share_receive(session->fd, bytes, sizeof bytes, &len, NULL);
+    enum share_io io = share_receive(session->fd, bytes, sizeof bytes, &len, session->is_guarded ? SHARE_GUARDED : NULL);
     if (io == SHARE_DONE && (wire_decode(bytes, len, &message, NULL) != WIRE_GOOD || wire_sender(message.type) != WIRE_EXPORTER_SENDS ||
                              !share_receive_message(session, &message)))
         io = SHARE_BROKEN;
@@ -248,6 +248,7 @@ static weir_status say_hello(struct share_session *session, uint64_t deadline, w
     *pool_fd = query.pool_fd;
     if (query.status != WEIR_OK)
         return weir__fail(error, query.status, "%s", query.text);
+    session->is_guarded = share_guard(session->fd); /* nothing more brings one */
     session->epoch = welcome->u.welcome.epoch;
     return share_process_of(session->fd, error, &session->exporter);
 }
@@ -277,8 +278,9 @@ static weir_status begin(struct share_session *session, uint64_t deadline, weir_
         status = find_device(session->i, welcome.u.welcome.uuid, error, &session->device);
     if (status == WEIR_OK)
         status = import_pool(session, pool_fd, error);
+    /* The exporter chose what it is. */
     if (pool_fd >= 0)
-        close(pool_fd);
+        share_close_away(&pool_fd, 1, NULL);
     return status;
 }
 

@@ -17,6 +17,7 @@
 #include "lib/base/error.h"
 #include "lib/base/format.h"
 #include "lib/base/service.h"
+#include "share/wire/closing.h"
 
 #define REQUEST 1
 #define KNOCK_AGAIN UINT64_C(2000000) /* nanoseconds between two attempts at a listener whose queue is full */
@@ -35,7 +36,7 @@ void share_program_name(char name[WIRE_NAME_SIZE])
 static void hang_up(struct share_query *query)
 {
     if (query->fd >= 0)
-        close(query->fd);
+        share_close_socket(query->fd);
     query->fd = -1;
 }
 
@@ -209,7 +210,7 @@ weir_status share_connect(const char *path, unsigned role, weir_error *error, in
     if (status == WEIR_OK)
         *fd = connected;
     else
-        close(connected);
+        share_close_socket(connected);
     return status;
 }
 

@@ -11,6 +11,7 @@
 #include "lib/base/error.h"
 #include "lib/base/service.h"
 #include "lib/base/user.h"
+#include "share/wire/closing.h"
 
 #define ACCEPT_MAX 16           /* connections in one go */
 #define REST (GPU_SECOND / 10)  /* of the listener when connections cannot be had */
@@ -29,25 +30,30 @@ bool share_server_open(struct share_server *server)
     return server->epoll_fd >= 0 && watch_listener(server, EPOLL_CTL_ADD, EPOLLIN);
 }
 
-static void close_others(struct share_server *server)
+static void close_others(struct share_server *server, void (*close_fresh)(int fd))
 {
     if (server->epoll_fd >= 0)
         close(server->epoll_fd);
     if (server->fresh_fd >= 0)
-        close(server->fresh_fd);
+        close_fresh(server->fresh_fd);
     server->epoll_fd = server->fresh_fd = -1;
+}
+
+static void close_copy(int fd)
+{
+    close(fd);
 }
 
 void share_server_close(struct share_server *server)
 {
     share_listener_close(&server->listener);
-    close_others(server);
+    close_others(server, share_close_socket);
 }
 
 void share_server_forget(struct share_server *server)
 {
     share_listener_forget(&server->listener);
-    close_others(server);
+    close_others(server, close_copy);
 }
 
 /* Without descriptors or memory a connection stays where it is, and would be told of for ever: the listener rests for a while. */
@@ -94,7 +100,7 @@ static void turn_away(struct share_server *server, const weir_error *error)
     struct wire_message message = share_refusal_of(server->refusal, 0, error->status, error->text);
     share_forked_hold();
     share_send(server->fresh_fd, bytes, wire_encode(&message, bytes), -1);
-    close(server->fresh_fd);
+    share_close_socket(server->fresh_fd);
     server->fresh_fd = -1;
     share_forked_release();
 }
@@ -126,8 +132,10 @@ void share_crowd_count(struct share_crowd *crowd, int fd, pid_t pid, uid_t uid)
     crowd->of_strangers += is_stranger(uid);
 }
 
-bool share_crowd_has_room(const struct share_crowd *crowd, const struct share_crowd_limits *limits, weir_status status, weir_error *error)
+bool share_crowd_has_room(struct share_crowd *crowd, const struct share_crowd_limits *limits, weir_status status, weir_error *error)
 {
+    /* Those that take long to close still take a place, so that nobody has this process hold ever more. */
+    share_closing_count(crowd->pid, crowd->uid, is_stranger, &crowd->of_process, &crowd->of_user, &crowd->of_strangers);
     if (crowd->of_process >= limits->process)
         weir__fail(error, status, "process %ld has %u connections to this socket already: close some, or try again later",
                    (long)crowd->pid, crowd->of_process);
@@ -166,8 +174,7 @@ void share_connection_close(struct share_connection *connection)
     /* A child may have a copy of the socket, or be forked now: epoll would go on telling of that, and the other side see no end. */
     epoll_ctl(connection->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
     connection->fd = -1;
-    shutdown(fd, SHUT_RDWR);
-    close(fd);
+    share_close_socket(fd);
 }
 
 /* Whether something can be sent now. */

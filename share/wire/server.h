@@ -61,7 +61,7 @@ struct share_crowd_limits {
 /* Counts one that is there, unless its other end is closed: it is only still to be seen. */
 void share_crowd_count(struct share_crowd *crowd, int fd, pid_t pid, uid_t uid);
 /* false: the error has the status, and says whose connections are too many. */
-bool share_crowd_has_room(const struct share_crowd *crowd, const struct share_crowd_limits *limits, weir_status status, weir_error *error);
+bool share_crowd_has_room(struct share_crowd *crowd, const struct share_crowd_limits *limits, weir_status status, weir_error *error);
 
 struct share_connection {
     int fd; /* -1: closed */

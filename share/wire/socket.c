@@ -16,9 +16,10 @@
 #include "lib/base/error.h"
 #include "lib/base/format.h"
 #include "lib/base/user.h"
+#include "share/wire/closing.h"
 
 #define BACKLOG 64
-#define FDS_ROOM 8 /* descriptors that a packet may bring before the kernel drops some; all but one are surplus */
+#define FDS_ROOM 253 /* descriptors that a packet may bring: those without room the kernel would close, on this thread */
 
 /* Failing ------------------------------------------------------------------------------------------------------------------------------ */
 
@@ -94,7 +95,7 @@ static weir_status check_stale(const char *path, weir_error *error)
 {
     int fd = -1, code = share_connect_now(path, &fd);
     if (code == 0)
-        close(fd);
+        share_close_socket(fd);
     if (code == ECONNREFUSED || code == ENOENT)
         return WEIR_OK;
     if (code == 0 || code == EAGAIN || code == EPROTOTYPE)
@@ -125,10 +126,10 @@ static weir_status remove_stale(const char *path, weir_error *error)
 #endif
 
 /* A descriptor that a client sends may take long to close. Where the kernel can, it refuses to send one; connections inherit that. */
-static void forbid_descriptors(int fd)
+static bool forbid_descriptors(int fd)
 {
     int no = 0;
-    setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no);
+    return setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no) == 0;
 }
 
 /* Nobody can connect before listen(), so that the mode is right by then, whatever the process's umask. */
@@ -140,11 +141,10 @@ static weir_status bind_and_listen(const char *path, mode_t mode, bool takes_des
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return weir__fail(error, share_errno_status(errno), "no socket for %s: %s", path, WEIR__WHY(errno, "allow the process UNIX sockets"));
-    if (!takes_descriptors)
-        forbid_descriptors(fd);
+    bool is_guarded = !takes_descriptors && forbid_descriptors(fd);
     bool is_bound = bind(fd, (const struct sockaddr *)&address, sizeof address) == 0;
     if (is_bound && chmod(path, mode) == 0 && lstat(path, &info) == 0 && listen(fd, BACKLOG) == 0) {
-        *listener = (struct share_listener){ .fd = fd, .device = info.st_dev, .inode = info.st_ino };
+        *listener = (struct share_listener){ .fd = fd, .is_guarded = is_guarded, .device = info.st_dev, .inode = info.st_ino };
         memcpy(listener->path, path, strlen(path) + 1);
         return WEIR_OK;
     }
@@ -207,6 +207,10 @@ void share_listener_close(struct share_listener *listener)
         return;
     if (is_own(listener))
         unlink(listener->path);
+    /* Whoever is at the door may have sent something already. */
+    shutdown(listener->fd, SHUT_RDWR);
+    for (int fd; (fd = share_accept(listener)) >= 0;)
+        share_close_socket(fd);
     remove_lock(listener->path, listener->lock_fd);
     share_listener_forget(listener);
 }
@@ -330,8 +334,8 @@ enum share_io share_send(int fd, const void *bytes, size_t len, int passed)
     }
 }
 
-/* Collects the descriptors that came, at most `room`; the others are closed. *other: something else came. Returns how many came. */
-static size_t take_fds(struct msghdr *message, int *fd, bool *other)
+/* Collects the descriptors that came. *other: something else came. Returns how many came. */
+static size_t take_fds(struct msghdr *message, int fds[FDS_ROOM], bool *other)
 {
     size_t count = 0;
     *other = false;
@@ -341,13 +345,8 @@ static size_t take_fds(struct msghdr *message, int *fd, bool *other)
             continue;
         }
         size_t bytes = header->cmsg_len - CMSG_LEN(0);
-        for (size_t at = 0; at + sizeof(int) <= bytes; at += sizeof(int)) {
-            int came;
-            memcpy(&came, CMSG_DATA(header) + at, sizeof came);
-            if (count++ == 0)
-                *fd = came;
-            else
-                close(came);
+        for (size_t at = 0; at + sizeof(int) <= bytes && count < FDS_ROOM; at += sizeof(int)) {
+            memcpy(&fds[count++], CMSG_DATA(header) + at, sizeof(int));
         }
     }
     return count;
@@ -362,29 +361,50 @@ static ssize_t receive_packet(int fd, struct msghdr *message)
     return received;
 }
 
+int share_guarded;
+
+bool share_guard(int fd)
+{
+    char byte;
+    return forbid_descriptors(fd) && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+/* Whether the next packet has ancillary data; what of it is looked at without room for it is not closed. */
+static bool brings_something(int fd)
+{
+    char byte;
+    struct iovec part = { .iov_base = &byte, .iov_len = 1 };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    return recvmsg(fd, &message, MSG_PEEK | MSG_DONTWAIT) >= 0 && (message.msg_flags & MSG_CTRUNC);
+}
+
 enum share_io share_receive(int fd, void *bytes, size_t capacity, size_t *len, int *passed)
 {
     union control control;
     struct iovec part = { .iov_base = bytes, .iov_len = capacity };
     struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control };
+    if (!passed && brings_something(fd))
+        return SHARE_BROKEN;
+    if (passed == SHARE_GUARDED)
+        passed = NULL;
     ssize_t received = receive_packet(fd, &message);
     /* Told once where the other side closed without reading all that it was sent. What it had sent itself, such as why, is still there. */
     if (received < 0 && errno == ECONNRESET)
         received = receive_packet(fd, &message);
     if (received < 0)
         return errno == EAGAIN ? SHARE_AGAIN : errno == ECONNRESET || errno == ENOTCONN ? SHARE_CLOSED : SHARE_BROKEN;
-    int came = -1;
+    int came[FDS_ROOM];
     bool other;
-    size_t count = take_fds(&message, &came, &other);
+    size_t count = take_fds(&message, came, &other);
     bool is_broken = count > (passed ? 1 : 0) || other || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
-    if ((is_broken || received == 0) && came >= 0)
-        close(came);
+    if (is_broken || received == 0)
+        share_close_away(came, count, NULL);
     if (is_broken)
         return SHARE_BROKEN;
     if (received == 0)
         return SHARE_CLOSED;
     *len = (size_t)received;
     if (passed)
-        *passed = came;
+        *passed = count ? came[0] : -1;
     return SHARE_DONE;
 }

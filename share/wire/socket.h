@@ -19,6 +19,7 @@ struct ucred; /* of sys/socket.h, with _GNU_SOURCE */
 
 struct share_listener {
     int fd, lock_fd;
+    bool is_guarded; /* the kernel lets its clients send no descriptors */
     dev_t device; /* of the socket at the path, by which it is known from what others may put there */
     ino_t inode;
     char path[SHARE_PATH_SIZE];
@@ -39,7 +40,7 @@ void share_listener_close(struct share_listener *listener);
 void share_listener_forget(struct share_listener *listener);
 /* Removes the socket, if any, and its lock file if that is there and nobody holds it: its listener was killed. */
 void share_socket_sweep(const char *path);
-/* The next connection, or -1: none is there (EAGAIN), or none can be had (errno). */
+/* The next connection, to be ended by share_close_socket(), or -1: none is there (EAGAIN), or none can be had (errno). */
 int share_accept(const struct share_listener *listener);
 
 /* One attempt, which waits for nothing: 0, or the errno. EAGAIN: the listener's queue is full, and polling the socket would tell nothing. */
@@ -62,12 +63,18 @@ enum share_io {
     SHARE_DONE,
     SHARE_AGAIN,  /* would block */
     SHARE_CLOSED, /* the other side is gone */
-    SHARE_BROKEN, /* truncated, more than one descriptor, another kind of ancillary data, or an error: what came was closed */
+    SHARE_BROKEN, /* truncated, more than one descriptor, another kind of ancillary data, or an error: descriptors are closed, elsewhere */
 };
 
 /* One packet, of at least one byte. passed: a descriptor to go with it, which stays the caller's, or -1. Never raises SIGPIPE. */
 enum share_io share_send(int fd, const void *bytes, size_t len, int passed);
-/* One packet. *passed: a descriptor that came, the caller's, or -1; passed NULL: none is to come. An empty packet cannot be told from a closed socket: it counts as one. */
+/* One packet. *passed: a descriptor that came, the caller's, or -1. An empty packet cannot be told from a closed socket: it counts as one.
+   passed NULL: none is to come, and a packet with one stays where it is, SHARE_BROKEN: to take it may be to wait for its close.
+   SHARE_GUARDED: none can come, which saves the look. */
+extern int share_guarded;
+#define SHARE_GUARDED (&share_guarded)
+/* Has the kernel let the other side send no more descriptors. false: it cannot, or something is there to be read already. */
+bool share_guard(int fd);
 enum share_io share_receive(int fd, void *bytes, size_t capacity, size_t *len, int *passed);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static int fds_before;
 
@@ -29,6 +30,16 @@ int suite_count_fds(void)
     return count - 1; /* its own */
 }
 
+int suite_await_fds(int wanted)
+{
+    int count = suite_count_fds();
+    for (int naps = 0; count != wanted && naps < 5000; naps++) {
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+        count = suite_count_fds();
+    }
+    return count;
+}
+
 /* The CUDA driver opens descriptors of its own when it likes, the first dozens within the test that first calls it. */
 static bool fds_are_ours(void)
 {
@@ -45,7 +56,8 @@ static void census_after(void)
 {
     if (!fds_are_ours())
         return;
-    ck_assert_msg(suite_count_fds() == fds_before, "%d file descriptors before the test, %d after it", fds_before, suite_count_fds());
+    int fds = suite_await_fds(fds_before);
+    ck_assert_msg(fds == fds_before, "%d file descriptors before the test, %d after it", fds_before, fds);
 }
 
 TCase *suite_case(Suite *suite, const char *name, double timeout_s)

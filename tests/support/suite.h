@@ -39,5 +39,7 @@ unsigned suite_lone_stride(void);
 
 /* The number of open file descriptors of this process. */
 int suite_count_fds(void);
+/* The same, once it is `wanted`; what strangers sent is closed by another thread. After some seconds whatever it is. */
+int suite_await_fds(int wanted);
 
 #endif

@@ -17,6 +17,7 @@
 #include "lib/base/service.h"
 #include "lib/gpu/clock.h"
 #include "share/base/wait.h"
+#include "share/wire/closing.h"
 #include "share/wire/query.h"
 #include "tools/common/change.h"
 #include "tools/common/processes.h"
@@ -211,7 +212,7 @@ static int record(struct session *session, const struct record_live *live)
         unlink(session->path);
     }
     if (session->fd >= 0)
-        close(session->fd);
+        share_close_socket(session->fd);
     close(session->signals);
     return session->status;
 }
