@@ -563,7 +563,7 @@ WEIR_API weir_status weir_oom_remove(weir *w, unsigned id, weir_error *error);
  *  - A *lease* is the use of one block by one importer, from its acquisition to its release. Until every lease ended and every importer
  *    unmapped a block, its memory is not used again.
  *  - An importer that dies loses its leases and mappings once its process is gone. One that hangs gets no new leases, and can be evicted;
- *    what it had mapped stays out of use until its process is gone. No importer can stall the exporter beyond the time-outs given here, nor
+ *    what it had mapped stays out of use until its process is gone, or imports again after an exec. No importer can stall the exporter beyond the time-outs given here, nor
  *    can it stall another importer.
  *  - When the exporter dies or closes, importers keep reading what they have leased, and release it as ever. New requests fail with
  *    WEIR_GONE until there is an exporter again; then they connect anew by themselves.
@@ -739,7 +739,8 @@ typedef struct weir_import_options {
  * exporter's device is found here by its UUID, whatever its number. *i: close it with weir_import_close(). If the exporter dies, the next
  * request connects to the exporter that listens there by then.
  * WEIR_GONE (nobody listens there, also after wait_ms), WEIR_REFUSED (not allowed, too many importers, another version), WEIR_BUSY (this
- * process imports the pool already, or was evicted and has to end first), WEIR_INVALID (also if this process is the exporter),
+ * process imports the pool already, or was evicted and has to end first, or to exec where the exporter can see that: where it runs as the
+ * same user or as root), WEIR_INVALID (also if this process is the exporter),
  * WEIR_TIMEOUT, WEIR_PROTOCOL, WEIR_NOT_FOUND (the exporter's GPU is not visible here), WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_import_open(weir *w, const char *socket, const weir_import_options *options, weir_error *error,

@@ -86,6 +86,8 @@ struct entry_copy {
     char socket[128];
     bool is_shared, has_others;
     uint64_t max_importers, retire_after;
+        if (client->process.memory_fd >= 0)
+            close(client->process.memory_fd);
     struct share_allowed allowed; /* not looked up yet */
     bool is_short; /* of host memory */
 };

@@ -55,35 +55,45 @@ enum share_io share_request_welcome(struct share_client *client)
 
 /* The requests, one function each; with the lock ----------------------------------------------------------------------------------------- */
 
-/* How many importers there are, and whether the process is one already; evicted ones count, since they may still have the pool. */
-static unsigned count_importers(const weir_export *e, const struct share_process *process, bool *is_one)
+/* Who connects after an exec maps nothing of what it did before: its former descriptors are closed by then, the GPU's too. */
+static void forget_former_program(weir_export *e, const struct share_process *process)
+{
+    for (struct share_client *client = e->clients; client; client = client->next)
+        if (client->has_pool && client->process.pid == process->pid && share_process_lost_memory(&client->process))
+            share_client_forget(client);
+}
+
+/* How many importers there are, and that of the process; NULL: it is none. Evicted ones count, since they may still have the pool. */
+static unsigned count_importers(const weir_export *e, const struct share_process *process, const struct share_client **same)
 {
     unsigned count = 0;
-    *is_one = false;
+    *same = NULL;
     for (const struct share_client *client = e->clients; client; client = client->next) {
         struct pollfd death = { .fd = client->process.pidfd, .events = POLLIN };
         if (!client->has_pool && client->state != SHARE_CLIENT_HELD)
             continue;
         count++;
-        *is_one = *is_one || (client->process.pid == process->pid && poll(&death, 1, 0) == 0);
+        if (client->process.pid == process->pid && poll(&death, 1, 0) == 0)
+            *same = client;
     }
     return count;
 }
 
 static void check_importer(const struct share_client *client, weir_error *error)
 {
-    const weir_export *e = client->e;
-    bool is_one;
-    unsigned count = count_importers(e, &client->process, &is_one);
+    weir_export *e = client->e;
+    const struct share_client *same;
+    forget_former_program(e, &client->process);
+    unsigned count = count_importers(e, &client->process, &same);
     if (e->is_closing)
         weir__fail(error, WEIR_GONE, "pool '%s' is shared no more", e->pool->name);
     else if (client->process.pid == getpid())
         weir__fail(error, WEIR_INVALID, "this process exports the pool itself: use the blocks at their own addresses");
-    else if (is_one)
-        weir__fail(error, WEIR_BUSY,
-                   "process %d imports this pool already, or was evicted: one import for each process, as a block must not be imported "
-                   "twice",
-                   (int)client->process.pid);
+    else if (same)
+        weir__fail(error, WEIR_BUSY, "process %d imports this pool already, or was evicted: one import for each process, as a block must not be "
+                   "imported twice%s",
+                   (int)client->process.pid,
+                   same->process.memory_fd >= 0 ? "" : "; an exec by it could not be seen from here: end it, and start it as a new process");
     else if (count >= e->max_importers)
         weir__fail(error, WEIR_REFUSED, "as many importers as are allowed, %llu, are there already: raise pools.%s.share.max_importers",
                    (unsigned long long)e->max_importers, e->pool->name);
@@ -103,6 +113,8 @@ static enum share_io hello(struct share_client *client, const struct wire_messag
         client->said_farewell = true; /* the connection is closed behind the answer */
         return refuse(client, message->request, error.status, "%s", error.text);
     }
+    if (!is_observer)
+        share_process_watch_memory(&client->process);
     client->state = is_observer ? SHARE_CLIENT_OBSERVER : client->e->retire_until ? SHARE_CLIENT_HELD : SHARE_CLIENT_IMPORTER;
     client->greeting = message->request;
     return client->state == SHARE_CLIENT_HELD ? SHARE_DONE : share_request_welcome(client);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +44,7 @@ static bool read_groups(int socket, struct share_process *process)
     return true;
 }
 
-/* When the process started, in nanoseconds since boot. false: there is no such process. */
+/* When the process started, in nanoseconds since boot. false: /proc does not show it, for the reason in errno. */
 static bool read_start(pid_t pid, uint64_t *start)
 {
     char path[64], text[1024];
@@ -58,8 +59,10 @@ static bool read_start(pid_t pid, uint64_t *start)
     const char *field = strrchr(text, ')');
     for (int i = 0; i < 20 && field; i++)
         field = strchr(field + 1, ' ');
-    if (!field)
+    if (!field) {
+        errno = ENOENT; /* it ended meanwhile */
         return false;
+    }
     *start = strtoull(field, NULL, 10) * (GPU_SECOND / (uint64_t)sysconf(_SC_CLK_TCK));
     return true;
 }
@@ -75,18 +78,23 @@ static uint64_t since_boot(void)
  * For kernels before 6.5, from the pid alone. Between the connection and pidfd_open() the process may have died and its pid be another
  * process's. A death closes the socket, so one that is still connected afterwards says that the process is the one that connected, unless a
  * child of it has the socket too. For that case a process is refused that started after this call began, or that has not the other end.
+ * Neither is known of other users' processes where /proc hides them (hidepid), which is no reason to take them for dead.
  */
 static int open_by_pid(int socket, const struct share_process *process, uint64_t asked_at)
 {
-    uint64_t start;
+    uint64_t start = 0;
     int pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
     if (pidfd < 0)
         return -1;
     fcntl(pidfd, F_SETFD, FD_CLOEXEC);
-    if (read_start(process->pid, &start) && start <= asked_at && !share_has_hung_up(socket) && !share_lacks_other_end(process->pid, socket))
+    struct pollfd death = { .fd = pidfd, .events = POLLIN };
+    bool is_shown = read_start(process->pid, &start);
+    int code = is_shown || (errno != EMFILE && errno != ENFILE && errno != ENOMEM) ? ESRCH : errno;
+    bool is_known = is_shown || code == ESRCH;
+    if (is_known && start <= asked_at && poll(&death, 1, 0) == 0 && !share_has_hung_up(socket) && !share_lacks_other_end(process->pid, socket))
         return pidfd;
     close(pidfd);
-    errno = ESRCH;
+    errno = code;
     return -1;
 }
 
@@ -122,7 +130,7 @@ weir_status share_process_of(int socket, weir_error *error, struct share_process
     if (peer.pid <= 0)
         return weir__fail(error, WEIR_REFUSED, "the process is in a PID namespace that this one cannot see, so its death could not be seen "
                                                "either: run both in one PID namespace (containers: --pid)");
-    struct share_process found = { .pid = peer.pid, .uid = peer.uid, .gid = peer.gid };
+    struct share_process found = { .pid = peer.pid, .uid = peer.uid, .gid = peer.gid, .memory_fd = -1 };
     found.pidfd = open_pidfd(socket, &found, asked_at);
     if (found.pidfd < 0)
         return fail_pidfd(error, peer.pid, errno);
@@ -138,8 +146,40 @@ void share_process_close(struct share_process *process)
 {
     if (process->pidfd >= 0)
         close(process->pidfd);
+    if (process->memory_fd >= 0)
+        close(process->memory_fd);
     free(process->groups);
-    process->pidfd = -1;
+    process->pidfd = process->memory_fd = -1;
     process->groups = NULL;
     process->group_count = 0;
+}
+
+/* Its memory --------------------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * An open pagemap stands for the address space that the process had then. A read of one byte is refused (EINVAL), as entries have eight;
+ * once the address space is gone there is nothing to read. Neither waits for anything of that process, as a read of its memory might.
+ */
+static bool is_there(int fd)
+{
+    return pread(fd, &(char){ 0 }, 1, 0) < 0 && errno == EINVAL;
+}
+
+void share_process_watch_memory(struct share_process *process)
+{
+    char path[64];
+    struct pollfd death = { .fd = process->pidfd, .events = POLLIN };
+    snprintf(path, sizeof path, "/proc/%ld/pagemap", (long)process->pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* While the process lives the number is its own. */
+    if (fd >= 0 && (!is_there(fd) || poll(&death, 1, 0) != 0)) {
+        close(fd);
+        fd = -1;
+    }
+    process->memory_fd = fd;
+}
+
+bool share_process_lost_memory(const struct share_process *process)
+{
+    return process->memory_fd >= 0 && pread(process->memory_fd, &(char){ 0 }, 1, 0) == 0;
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -301,6 +302,77 @@ START_TEST(what_is_no_unix_socket_is_refused)
 }
 END_TEST
 
+/* What it has mapped ------------------------------------------------------------------------------------------------------------------ */
+
+/* Closes its sockets, or starts another program. */
+static const bool execs[] = { false, true };
+
+START_TEST(memory_is_lost_by_exec_and_not_by_a_closed_socket)
+{
+    struct share_process process;
+    int fd, go[2];
+    char byte = 'x';
+    ck_assert_int_eq(pipe(go), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int connected;
+        if (connect_within(listener.path, 5000, NULL, &connected) != WEIR_OK || read(go[0], &byte, 1) != 1)
+            _exit(1);
+        if (execs[_i])
+            execlp("sleep", "sleep", "1000", (char *)NULL);
+        close_sockets();
+        pause();
+    }
+    fd = accept_child();
+    ck_assert_int_eq(share_process_of(fd, NULL, &process), WEIR_OK);
+    ck_assert(!share_process_lost_memory(&process));
+    share_process_watch_memory(&process);
+    if (process.memory_fd >= 0) { /* where the kernel lets this process look */
+        ck_assert(!share_process_lost_memory(&process));
+        ck_assert_int_eq(write(go[1], &byte, 1), 1);
+        struct pollfd hangup = { .fd = fd };
+        ck_assert_int_eq(poll(&hangup, 1, 10000), 1);
+        ck_assert_int_eq(share_process_lost_memory(&process), execs[_i]);
+        ck_assert(!is_dead(&process, 0));
+    }
+    share_process_close(&process);
+    end_child(child);
+    close(fd);
+    close(go[0]);
+    close(go[1]);
+}
+END_TEST
+
+/* Hidden /proc ---------------------------------------------------------------------------------------------------------------------- */
+
+static const char *judge_hidden(int fd)
+{
+    struct share_process process;
+    weir_error error = WEIR_ERROR_INIT;
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || mount("tmpfs", "/proc", "tmpfs", 0, NULL) != 0)
+        return NULL; /* only root can */
+    if (share_process_of(fd, &error, &process) != WEIR_OK)
+        return "a process that /proc does not show is refused";
+    share_process_watch_memory(&process);
+    return share_process_lost_memory(&process) ? "what cannot be seen counts as lost" : NULL;
+}
+
+START_TEST(process_that_proc_does_not_show_is_not_taken_for_dead)
+{
+    int fd;
+    pid_t child = connect_child(&fd), judge = fork();
+    if (judge == 0) {
+        const char *wrong = judge_hidden(fd);
+        if (wrong)
+            fprintf(stderr, "%s\n", wrong);
+        _exit(wrong ? 1 : 0);
+    }
+    ck_assert_int_eq(wait_for(judge), 0);
+    end_child(child);
+    close(fd);
+}
+END_TEST
+
 /* Who is allowed ----------------------------------------------------------------------------------------------------------------------- */
 
 static const struct policy_names nobody = { 0 };
@@ -524,7 +596,8 @@ int main(void)
               pidfd_is_closed_by_exec_and_closed_at_last, process_that_died_before_it_was_looked_at_is_gone_or_seen_dead,
               zombie_is_gone_or_seen_dead, process_that_got_the_pid_of_a_dead_one_is_not_taken_for_it,
               process_of_a_namespace_that_cannot_be_seen_is_refused, what_is_no_unix_socket_is_refused,
-              groups_are_those_that_the_process_had_when_it_connected);
+              process_that_proc_does_not_show_is_not_taken_for_dead, groups_are_those_that_the_process_had_when_it_connected);
+    tcase_add_loop_test(process, memory_is_lost_by_exec_and_not_by_a_closed_socket, 0, sizeof execs / sizeof execs[0]);
     TCase *allowed = suite_case(suite, "who is allowed", 0);
     tcase_add_loop_test(allowed, who_is_named_is_allowed_and_nobody_else_but_root, 0, sizeof visitors / sizeof visitors[0]);
     suite_add(allowed, own_user_is_allowed, name_that_is_known_is_not_looked_up_again, supplementary_group_is_allowed,

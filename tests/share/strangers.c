@@ -373,8 +373,36 @@ START_TEST(user_whose_processes_say_nothing_locks_out_no_other_and_not_root)
 }
 END_TEST
 
-int main(void)
+/* A program that starts itself anew --------------------------------------------------------------------------------------------------- */
+
+/* The new program, which is no test: is it let in? */
+static int import_again(const char *path)
 {
+    struct share_query query = { .path = path, .role = WIRE_ROLE_IMPORTER, .question = *hello(WIRE_ROLE_IMPORTER) };
+    share_queries_run(&query, 1, share_deadline(HEAR_WITHIN_MS));
+    if (query.status != WEIR_OK)
+        fprintf(stderr, "%s\n", query.text);
+    return query.status != WEIR_OK || query.pool_fd < 0;
+}
+
+START_TEST(importer_that_executes_itself_is_let_in_again)
+{
+    char path[SHARE_PATH_SIZE];
+    ck_assert_int_eq(share_path("frames", false, false, NULL, path), WEIR_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        connect_as(WIRE_ROLE_IMPORTER);
+        execl("/proc/self/exe", "strangers", path, (char *)NULL);
+        _exit(9);
+    }
+    ck_assert_int_eq(wait_for(child), 0);
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+    if (argc == 2)
+        return import_again(argv[1]);
     Suite *suite = suite_create("strangers");
     TCase *bytes = stranger_case(suite, "bytes");
     suite_add(bytes, other_version_is_refused_with_the_remedy, other_magic_is_cut_off, message_is_cut_off_at_whatever_place_it_is_cut,
@@ -385,6 +413,8 @@ int main(void)
     tcase_add_loop_test(turns, importer_that_says_what_is_not_allowed_is_cut_off_and_counts_until_its_death, 0,
                         sizeof not_an_importer_s / sizeof not_an_importer_s[0]);
     suite_add(turns, lease_that_is_released_twice_is_a_reason_to_be_cut_off);
+    TCase *anew = stranger_case(suite, "exec");
+    suite_add(anew, importer_that_executes_itself_is_let_in_again);
     TCase *observers = stranger_case(suite, "observers");
     suite_add(observers, observer_sees_who_holds_what_and_gets_no_pool, observer_sees_what_went_through_the_export_and_its_rings,
               observer_evicts);
