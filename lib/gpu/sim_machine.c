@@ -145,6 +145,8 @@ static int open_file(const char *path, int flags)
         int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
         if (fd < 0)
             return -1;
+        if (flags & O_CREAT)
+            fchmod(fd, 0600); /* whatever the umask is */
         int error = fstat(fd, &status) != 0 ? errno : is_ours(&status) ? 0 : EPERM;
         if (!error && flock(fd, LOCK_EX) != 0)
             error = errno;

@@ -83,6 +83,16 @@ bool share_is_safe(const char *directory, uid_t uid)
     return !find_problem(directory, uid, "", problem);
 }
 
+/* With its mode, whatever the umask is now, or was when it was made. */
+static bool make_directory(const char *path)
+{
+    struct stat info;
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return false;
+    bool is_shut = lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & S_IRWXU) != S_IRWXU;
+    return !is_shut || chmod(path, (info.st_mode & 07777) | S_IRWXU) == 0;
+}
+
 weir_status share_make_safe(const char *parent, const char *name, bool make, const char *variable, const char *what, weir_error *error,
                             char path[SHARE_PATH_SIZE])
 {
@@ -91,7 +101,7 @@ weir_status share_make_safe(const char *parent, const char *name, bool make, con
     for (int step = 0; step < 2; step++) {
         if (step ? !share_join(path, parent, name) : snprintf(path, SHARE_PATH_SIZE, "%s", parent) >= (int)SHARE_PATH_SIZE)
             return share_fail_long(error, parent);
-        if (make && mkdir(path, 0700) != 0 && errno != EEXIST)
+        if (make && !make_directory(path))
             return weir__fail(error, WEIR_INVALID, "the directory %s for %s cannot be made: %s", path, what, WEIR__WHY(errno, remedy));
         if (find_problem(path, geteuid(), variable, problem))
             return weir__fail(error, WEIR_REFUSED, "%s cannot lie in %s, which %s", what, path, problem);

@@ -74,6 +74,7 @@ static weir_status take_lock(const char *path, weir_error *error, int *lock_fd)
             return weir__fail(error, status, "the lock file %s cannot be opened: %s", lock_path,
                               WEIR__WHY(errno, "check the directory's owner and mode"));
         }
+        fchmod(fd, 0600); /* whatever the umask is */
         if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
             int code = errno;
             close(fd);

@@ -14,6 +14,43 @@
 
 #include "tests/share/socket_scene.h"
 
+/* Modes ------------------------------------------------------------------------------------------------------------------------------- */
+
+static unsigned mode_of(const char *parent, const char *name)
+{
+    char full[PATH_MAX];
+    struct stat info;
+    snprintf(full, sizeof full, "%s/%s", parent, name);
+    ck_assert_msg(lstat(full, &info) == 0, "%s is not there", full);
+    return info.st_mode & 07777;
+}
+
+/* Made under that umask, or left by a release that made them so. */
+START_TEST(modes_are_right_whatever_the_umask)
+{
+    static const char *const left[] = { "weir", "weir/share" };
+    char full[PATH_MAX];
+    struct share_listener listener;
+    weir_error error = WEIR_ERROR_INIT;
+    setenv("XDG_RUNTIME_DIR", directory, 1);
+    for (size_t i = 0; _i && i < sizeof left / sizeof left[0]; i++) {
+        snprintf(full, sizeof full, "%s/%s", directory, left[i]);
+        ck_assert_int_eq(mkdir(full, 0), 0);
+        if (geteuid() != 0) /* nothing can be made in it then */
+            break;
+    }
+    umask(0777);
+    ck_assert_msg(share_path("frames", true, false, &error, full) == WEIR_OK, "%s", error.text);
+    ck_assert_msg(share_listen(full, 0600, &error, &listener) == WEIR_OK, "%s", error.text);
+    umask(0077);
+    ck_assert_uint_eq(mode_of(directory, "weir"), 0700);
+    ck_assert_uint_eq(mode_of(directory, "weir/share"), 0700);
+    ck_assert_uint_eq(mode_of(directory, "weir/share/frames"), 0600);
+    ck_assert_uint_eq(mode_of(directory, "weir/share/frames.lock"), 0600);
+    share_listener_close(&listener);
+}
+END_TEST
+
 /* Paths -------------------------------------------------------------------------------------------------------------------------------- */
 
 enum { CONNECT = 0, LISTEN = 1, OTHERS = 2 }; /* whose path it is, and whether others are let in */
@@ -290,5 +327,7 @@ int main(void)
               sticky_directory_is_safe_enough, directory_of_another_user_is_refused);
     tcase_add_loop_test(paths, directories_that_are_not_the_users_alone_are_refused_on_both_sides, 0, sizeof traps / sizeof traps[0]);
     suite_add(paths, runtime_directory_of_another_user_is_ignored, root_finds_exports_of_all_users_and_a_user_his_own);
+    TCase *modes = scene_case(suite, "modes");
+    tcase_add_loop_test(modes, modes_are_right_whatever_the_umask, 0, 2);
     return suite_run(suite);
 }

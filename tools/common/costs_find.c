@@ -205,7 +205,7 @@ int costs_find(const char *file, const char *gpu, const char *driver, const char
 
 static bool make_folder(const char *path)
 {
-    return mkdir(path, 0700) == 0 || errno == EEXIST;
+    return mkdir(path, 0700) == 0 ? chmod(path, 0700) == 0 : errno == EEXIST; /* whatever the umask is */
 }
 
 /* Returns an errno. */
