@@ -110,8 +110,9 @@ static uint64_t check_askers(struct share_control *control, uint64_t now)
     for (struct share_asker **link = &control->askers, *asker; (asker = *link);) {
         /* Who waits for memory is waited for; that has a deadline of its own. So is who records. */
         bool is_busy = asker->give || control->recording.asker == asker;
-        uint64_t limit = is_busy && !asker->connection.is_blocked ? WEIR__SERVICE_NEVER : asker->connection.last + SHARE_PATIENCE;
-        if (asker->is_over || now >= limit) {
+        bool is_waited_for = is_busy && !asker->connection.is_blocked;
+        uint64_t limit = is_waited_for ? WEIR__SERVICE_NEVER : asker->connection.last + SHARE_PATIENCE;
+        if (asker->is_over || (!is_waited_for && share_connection_is_late(&asker->connection, now))) {
             destroy_asker(asker, link);
             continue;
         }
@@ -138,6 +139,15 @@ static uint64_t give_step(struct share_control *control, uint64_t now)
     return due;
 }
 
+static void accept_askers(struct share_control *control)
+{
+    weir_error shortage = WEIR_ERROR_INIT;
+    share_server_accept(&control->server, &shortage);
+    if (shortage.status != WEIR_OK)
+        weir__log_about(control->w, control, WEIR_LOG_WARNING, "%s: who asks is turned away: %s", control->server.listener.path,
+                        shortage.text);
+}
+
 static uint64_t run(struct weir__job *job)
 {
     struct share_control *control = (struct share_control *)((char *)job - offsetof(struct share_control, job));
@@ -146,7 +156,7 @@ static uint64_t run(struct weir__job *job)
     int count = epoll_wait(control->server.epoll_fd, events, EVENTS_MAX, 0);
     for (int i = 0; i < count; i++)
         if (events[i].data.ptr == &control->server)
-            share_server_accept(&control->server);
+            accept_askers(control);
         else
             serve(events[i].data.ptr, events[i].events);
     uint64_t now = weir__service_now(), due = share_server_resume(&control->server, now);
@@ -175,7 +185,9 @@ static void close_with_weir(struct weir__attached *attached)
     control->w->control_path = NULL;
     enum gpu_capture_mode mode = weir__relaxed_begin(control->w->gpu);
     share_recording_close(control);
-    check_askers(control, WEIR__SERVICE_NEVER);
+    for (struct share_asker *asker = control->askers; asker; asker = asker->next)
+        asker->is_over = true;
+    check_askers(control, 0);
     weir__relaxed_end(control->w->gpu, mode);
     share_forked_hold();
     share_forked_remove(&control->forked);

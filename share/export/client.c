@@ -412,9 +412,8 @@ uint64_t share_clients_check(weir_export *e, uint64_t now)
     pthread_mutex_lock(&e->lock);
     for (struct share_client *client = e->clients; client; client = client->next) {
         if (is_guest(client)) {
-            uint64_t limit = client->connection.last + SHARE_PATIENCE;
-            client->is_broken = client->is_broken || now >= limit;
-            next = weir__service_earlier(next, limit);
+            client->is_broken = client->is_broken || share_connection_is_late(&client->connection, now);
+            next = weir__service_earlier(next, client->connection.last + SHARE_PATIENCE);
         }
         if (client->is_broken && client->connection.fd >= 0)
             share_client_evict(client);

@@ -28,6 +28,14 @@ static bool has_visitor(const weir_export *e)
     return (count > 0 && events[0].data.ptr) || (count > 1 && events[1].data.ptr);
 }
 
+static void accept_visitors(weir_export *e)
+{
+    weir_error shortage = WEIR_ERROR_INIT;
+    share_server_accept(&e->server, &shortage);
+    if (shortage.status != WEIR_OK)
+        weir__log_about(e->w, e->pool, WEIR_LOG_WARNING, "pool '%s': importers are turned away: %s", e->pool->name, shortage.text);
+}
+
 /* Those of a list, which begins at `first`, with their memory. */
 static void free_blocks(weir_export *e, struct share_block **first)
 {
@@ -47,7 +55,7 @@ static uint64_t run(struct weir__job *job)
     enum gpu_capture_mode mode = weir__relaxed_begin(e->gpu);
     uint64_t now = weir__service_now();
     if (has_visitor(e))
-        share_server_accept(&e->server);
+        accept_visitors(e);
     uint64_t due = share_serve_turn(e);
     due = weir__service_earlier(due, share_requests_go_on(e) ? 0 : WEIR__SERVICE_NEVER);
     due = weir__service_earlier(due, share_clients_check(e, now));
@@ -78,6 +86,8 @@ static void close_in_child(struct share_forked *forked)
         if (client->connection.fd >= 0)
             close(client->connection.fd);
         close(client->process.pidfd);
+        if (client->process.memory_fd >= 0)
+            close(client->process.memory_fd);
     }
 }
 
@@ -86,8 +96,6 @@ struct entry_copy {
     char socket[128];
     bool is_shared, has_others;
     uint64_t max_importers, retire_after;
-        if (client->process.memory_fd >= 0)
-            close(client->process.memory_fd);
     struct share_allowed allowed; /* not looked up yet */
     bool is_short; /* of host memory */
 };

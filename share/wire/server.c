@@ -4,11 +4,14 @@
 #include "share/wire/server.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "lib/base/error.h"
+#include "lib/base/format.h"
 #include "lib/base/service.h"
 #include "lib/base/user.h"
 #include "share/wire/closing.h"
@@ -27,7 +30,8 @@ static bool watch_listener(struct share_server *server, int operation, uint32_t 
 bool share_server_open(struct share_server *server)
 {
     server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    return server->epoll_fd >= 0 && watch_listener(server, EPOLL_CTL_ADD, EPOLLIN);
+    server->spare_fd = fcntl(server->epoll_fd, F_DUPFD_CLOEXEC, 0);
+    return server->epoll_fd >= 0 && server->spare_fd >= 0 && watch_listener(server, EPOLL_CTL_ADD, EPOLLIN);
 }
 
 static void close_others(struct share_server *server, void (*close_fresh)(int fd))
@@ -36,7 +40,9 @@ static void close_others(struct share_server *server, void (*close_fresh)(int fd
         close(server->epoll_fd);
     if (server->fresh_fd >= 0)
         close_fresh(server->fresh_fd);
-    server->epoll_fd = server->fresh_fd = -1;
+    if (server->spare_fd >= 0)
+        close(server->spare_fd);
+    server->epoll_fd = server->fresh_fd = server->spare_fd = -1;
 }
 
 static void close_copy(int fd)
@@ -56,10 +62,16 @@ void share_server_forget(struct share_server *server)
     close_others(server, close_copy);
 }
 
-/* Without descriptors or memory a connection stays where it is, and would be told of for ever: the listener rests for a while. */
-static void rest_if_short(struct share_server *server)
+static void hold_spare(struct share_server *server)
 {
-    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
+    if (server->spare_fd < 0)
+        server->spare_fd = fcntl(server->epoll_fd, F_DUPFD_CLOEXEC, 0);
+}
+
+/* Without descriptors or memory a connection stays where it is, and would be told of for ever: the listener rests for a while. */
+static void rest_if_short(struct share_server *server, int code)
+{
+    if (code != EMFILE && code != ENFILE && code != ENOBUFS && code != ENOMEM)
         return;
     watch_listener(server, EPOLL_CTL_MOD, 0);
     server->accept_again = weir__service_now() + REST;
@@ -72,6 +84,7 @@ uint64_t share_server_resume(struct share_server *server, uint64_t now)
     if (now < server->accept_again)
         return server->accept_again;
     server->accept_again = 0;
+    hold_spare(server);
     watch_listener(server, EPOLL_CTL_MOD, EPOLLIN);
     return 0;
 }
@@ -83,13 +96,25 @@ struct wire_message share_refusal_of(enum wire_type type, uint32_t request, weir
     return message;
 }
 
-/* Takes a connection into fresh_fd, where a forked child closes it: the process may fork while it is found out who it is from. */
-static bool accept_fresh(struct share_server *server)
+/* Takes a connection into fresh_fd, where a forked child closes it: the process may fork while it is found out who it is from. *code: the
+   errno for which it can only be refused, or none be had; 0. */
+static bool accept_fresh(struct share_server *server, int *code)
 {
     share_forked_hold();
     server->fresh_fd = share_accept(&server->listener);
+    *code = server->fresh_fd < 0 ? errno : 0;
+    if ((*code == EMFILE || *code == ENFILE) && server->spare_fd >= 0) {
+        close(server->spare_fd);
+        server->spare_fd = -1;
+        server->fresh_fd = share_accept(&server->listener);
+        if (server->fresh_fd < 0) { /* nobody is there, perhaps: Linux looks for a descriptor first */
+            *code = errno;
+            hold_spare(server);
+        }
+    }
+    *code = *code == EAGAIN ? 0 : *code;
     if (server->fresh_fd < 0)
-        rest_if_short(server);
+        rest_if_short(server, *code);
     share_forked_release();
     return server->fresh_fd >= 0;
 }
@@ -102,18 +127,27 @@ static void turn_away(struct share_server *server, const weir_error *error)
     share_send(server->fresh_fd, bytes, wire_encode(&message, bytes), -1);
     share_close_socket(server->fresh_fd);
     server->fresh_fd = -1;
+    hold_spare(server);
     share_forked_release();
 }
 
-void share_server_accept(struct share_server *server)
+void share_server_accept(struct share_server *server, weir_error *shortage)
 {
-    for (int count = 0; count < ACCEPT_MAX && accept_fresh(server); count++) {
+    int code = 0;
+    for (int count = 0; count < ACCEPT_MAX && accept_fresh(server, &code); count++) {
         weir_error error = WEIR_ERROR_INIT;
-        if (server->admit(server, server->fresh_fd, &error))
+        if (code)
+            weir__fail(&error, WEIR_NO_HOST_MEMORY, "there is no file descriptor for another connection: %s", WEIR__WHY(code, ""));
+        else if (server->admit(server, server->fresh_fd, &error))
             server->fresh_fd = -1;
-        else
-            turn_away(server, &error);
+        if (server->fresh_fd < 0)
+            continue;
+        turn_away(server, &error);
+        if (error.status == WEIR_NO_HOST_MEMORY)
+            weir__fail(shortage, error.status, "%s", error.text);
     }
+    if (code)
+        weir__fail(shortage, WEIR_NO_HOST_MEMORY, "no connection can be taken: %s", WEIR__WHY(code, "free host memory"));
 }
 
 /* The crowd ------------------------------------------------------------------------------------------------------------------------------ */
@@ -163,6 +197,12 @@ bool share_connection_open(struct share_connection *connection)
 {
     connection->last = weir__service_now();
     return watch(connection, EPOLL_CTL_ADD);
+}
+
+bool share_connection_is_late(const struct share_connection *connection, uint64_t now)
+{
+    struct pollfd look = { .fd = connection->fd, .events = connection->is_blocked ? POLLOUT : POLLIN };
+    return now >= connection->last + SHARE_PATIENCE && poll(&look, 1, 0) <= 0;
 }
 
 void share_connection_close(struct share_connection *connection)

@@ -19,6 +19,7 @@ struct share_server {
     struct share_listener listener;
     int epoll_fd;          /* tells of the listener, with the server as data, and of what its owner adds */
     int fresh_fd;          /* a connection that is being judged; -1: none */
+    int spare_fd;          /* given up for the moment that it takes to refuse who comes when no other is left; -1: none */
     uint64_t accept_again; /* nanoseconds; 0: the listener is watched */
     enum wire_type refusal; /* of who is turned away: REFUSED or DENIED */
     /* Takes the connection; false: the error says why not. */
@@ -27,7 +28,7 @@ struct share_server {
 
 /* No descriptor is open. */
 #define SHARE_SERVER_INIT(type, function) \
-    (struct share_server){ .listener = { .fd = -1, .lock_fd = -1 }, .epoll_fd = -1, .fresh_fd = -1, .refusal = (type), .admit = (function) }
+    (struct share_server){ .listener = { .fd = -1, .lock_fd = -1 }, .epoll_fd = -1, .fresh_fd = -1, .spare_fd = -1, .refusal = (type), .admit = (function) }
 
 /* Watches the listener, which is there. false: errno. */
 bool share_server_open(struct share_server *server);
@@ -35,8 +36,9 @@ bool share_server_open(struct share_server *server);
 void share_server_close(struct share_server *server);
 /* The same in the child of a fork, where the socket stays the parent's. */
 void share_server_forget(struct share_server *server);
-/* Takes or turns away those who knock, some of them. */
-void share_server_accept(struct share_server *server);
+/* Takes or turns away those who knock, some of them. shortage: set, for the owner's log, where this process has no descriptor or memory for
+   them: WEIR_NO_HOST_MEMORY. */
+void share_server_accept(struct share_server *server, weir_error *shortage);
 /* Accepts again, if it is time to. Returns when to look. */
 uint64_t share_server_resume(struct share_server *server, uint64_t now);
 
@@ -73,6 +75,9 @@ struct share_connection {
     struct share_outbox outbox; /* what did not fit; while there is any, it is blocked */
 };
 
+/* Whether it was silent, or read nothing, for SHARE_PATIENCE. What lies in its socket was said in time, and what there is room for can be
+   sent, however late this process comes to it: it may have been stopped. */
+bool share_connection_is_late(const struct share_connection *connection, uint64_t now);
 /* Watches it. false: errno; the descriptor stays the caller's. */
 bool share_connection_open(struct share_connection *connection);
 void share_connection_close(struct share_connection *connection);

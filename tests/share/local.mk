@@ -5,8 +5,10 @@ tests_share_libsocket_scene_la_SOURCES = %reldir%/socket_scene.c %reldir%/socket
 tests_share_libsocket_scene_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_libsocket_scene_la_LIBADD = share/libshare.la tests/support/libsuite.la
 
-check_PROGRAMS += tests/share/path tests/share/socket tests/share/packet tests/share/slow
-TESTS += tests/share/path tests/share/socket tests/share/packet tests/share/slow
+check_PROGRAMS += tests/share/path tests/share/socket tests/share/packet tests/share/server tests/share/slow
+TESTS += tests/share/path tests/share/socket tests/share/packet tests/share/server tests/share/slow
+tests_share_server_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_server_LDADD = tests/share/libsocket_scene.la
 tests_share_slow_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_slow_LDADD = tests/share/libsocket_scene.la
 tests_share_path_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
