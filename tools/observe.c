@@ -37,9 +37,10 @@ static void add_all(struct observed_sockets *sockets)
 {
     char(*paths)[SHARE_PATH_SIZE];
     size_t count;
-    share_export_sockets(&paths, &count);
+    uint64_t deadline = weir__service_now() + SHARE_LIST_TIME;
+    share_export_sockets(deadline, &paths, &count);
     add_sockets(sockets, paths, count);
-    int code = share_sockets_in(SHARE_SYSTEM_DIRECTORY, &paths, &count);
+    int code = share_sockets_in(SHARE_SYSTEM_DIRECTORY, deadline, &paths, &count);
     add_sockets(sockets, paths, count);
     if (code != 0 && code != ENOENT && code != ENOTDIR)
         sockets->unlisted = strerror(code);

@@ -18,6 +18,7 @@
 
 #define EVENTS_MAX 32
 #define SERVE_MAX 8   /* questions of one connection in one go, so that none keeps the others waiting */
+#define SWEEP_MS 100  /* for which it removes what killed processes left */
 #define WEIRS_MAX 9999 /* of one process */
 
 void share_asker_send(struct share_asker *asker, const struct wire_message *message)
@@ -205,7 +206,7 @@ static weir_status listen_somewhere(struct share_control *control, weir_error *e
     weir_status status = share_control_directory(error, directory);
     if (status != WEIR_OK)
         return status;
-    share_control_sockets(true, &paths, &count);
+    share_control_sockets(true, share_deadline(SWEEP_MS), &paths, &count);
     free(paths);
     for (unsigned n = 1; n <= WEIRS_MAX; n++) {
         weir_error refusal = WEIR_ERROR_INIT;

@@ -114,7 +114,7 @@ static void find(struct rescue *rescue)
     size_t count, found = 0;
     uint64_t now = weir__service_now();
     const char *own = rescue->plea->device->w->control_path;
-    share_control_sockets(!rescue->neighbours, &paths, &count);
+    share_control_sockets(!rescue->neighbours, now + (rescue->deadline > now ? (rescue->deadline - now) / 8 : 0), &paths, &count);
     struct neighbour *neighbours = calloc(count ? count : 1, sizeof *neighbours);
     for (size_t i = 0; i < count && neighbours && found < NEIGHBOURS_MAX; i++)
         if (!own || strcmp(own, paths[i]) != 0)

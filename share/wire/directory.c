@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lib/base/error.h"
+#include "lib/base/service.h"
 #include "policy/environment.h"
 #include "policy/report.h"
 #include "share/wire/socket.h"
@@ -20,6 +21,7 @@
 #define RUNTIME_BASE "/run/user"
 #define TEMPORARY_BASE "/tmp"
 #define TEMPORARY_PREFIX "weir-"
+#define FILES_MAX (4 * SHARE_SOCKETS_MAX) /* of a directory of another user that are looked at: a socket has its lock beside it */
 #define SOCKET_NAME_MAX (sizeof "/4194304.9999" - 1) /* of PID.N: pids have 22 bits */
 
 /* Places: directories above those of sockets ------------------------------------------------------------------------------------------- */
@@ -86,6 +88,7 @@ weir_status share_control_directory(weir_error *error, char path[SHARE_PATH_SIZE
 
 struct listing {
     bool sweep, of_exports; /* those of exports lie beside control sockets */
+    uint64_t deadline;
     struct stat first; /* the directory that was listed first, which others may be other names of; st_nlink 0: there is none */
     char (*paths)[SHARE_PATH_SIZE];
     size_t count, room;
@@ -97,10 +100,17 @@ static bool ends_in_lock(const char *name, size_t len)
     return len > suffix && strcmp(name + len - suffix, SHARE_LOCK_SUFFIX) == 0;
 }
 
-/* Each listener, alive or killed, has a lock file. */
-static void sweep_directory(const char *directory, DIR *stream)
+/* NULL: there is none, or time is up. */
+static const struct dirent *next_file(DIR *stream, size_t *looks, uint64_t deadline)
 {
-    for (const struct dirent *entry; (entry = readdir(stream));) {
+    return ++*looks <= SHARE_FILES_MIN || weir__service_now() < deadline ? readdir(stream) : NULL;
+}
+
+/* Each listener, alive or killed, has a lock file. */
+static void sweep_directory(const char *directory, DIR *stream, uint64_t deadline)
+{
+    size_t looks = 0;
+    for (const struct dirent *entry; (entry = next_file(stream, &looks, deadline));) {
         char path[SHARE_PATH_SIZE];
         size_t len = strlen(entry->d_name);
         if (!ends_in_lock(entry->d_name, len))
@@ -143,15 +153,24 @@ static bool is_known(struct listing *listing, DIR *stream)
     return false;
 }
 
-/* Adds every socket of the directory. */
-static void add_sockets(struct listing *listing, const char *directory, DIR *stream)
+static bool is_socket(const char *path, const struct dirent *entry)
 {
-    size_t first = listing->count;
-    for (const struct dirent *entry; (entry = readdir(stream)) && has_room(listing);) {
+    struct stat info;
+    if (entry->d_type != DT_UNKNOWN)
+        return entry->d_type == DT_SOCK;
+    return lstat(path, &info) == 0 && S_ISSOCK(info.st_mode);
+}
+
+/* Adds every socket of the directory; of another user's not more than a program may have, out of not many more files. */
+static void add_sockets(struct listing *listing, const char *directory, DIR *stream, bool is_own)
+{
+    size_t first = listing->count, looks = 0;
+    for (const struct dirent *entry; (entry = next_file(stream, &looks, listing->deadline)) && has_room(listing);) {
         char *path = listing->paths[listing->count];
-        struct stat info;
+        if (!is_own && (looks > FILES_MAX || listing->count - first == SHARE_SOCKETS_MAX))
+            break;
         /* No socket has a longer path: nobody could connect to it. */
-        if (share_join(path, directory, entry->d_name) && lstat(path, &info) == 0 && S_ISSOCK(info.st_mode))
+        if (share_join(path, directory, entry->d_name) && is_socket(path, entry))
             listing->count++;
     }
     if (listing->count > first)
@@ -168,8 +187,8 @@ static void add_place(struct listing *listing, const char *place, uid_t uid)
         return;
     if (!is_known(listing, stream)) {
         if (listing->sweep && uid == geteuid())
-            sweep_directory(path, stream);
-        add_sockets(listing, path, stream);
+            sweep_directory(path, stream, listing->deadline);
+        add_sockets(listing, path, stream, uid == geteuid());
     }
     closedir(stream);
 }
@@ -202,9 +221,10 @@ static void add_others(struct listing *listing, const char *base, const char *pr
 {
     DIR *stream = opendir(base);
     uid_t uid;
+    size_t looks = 0;
     if (!stream)
         return;
-    for (const struct dirent *entry; (entry = readdir(stream));) {
+    for (const struct dirent *entry; (entry = next_file(stream, &looks, listing->deadline));) {
         char place[SHARE_PATH_SIZE];
         if (!is_of_user(entry->d_name, prefix, &uid) || uid == geteuid())
             continue;
@@ -224,9 +244,9 @@ static void hand_over(struct listing *listing, char (**paths)[SHARE_PATH_SIZE], 
     *count = listing->count;
 }
 
-void share_control_sockets(bool sweep, char (**paths)[SHARE_PATH_SIZE], size_t *count)
+void share_control_sockets(bool sweep, uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], size_t *count)
 {
-    struct listing listing = { .sweep = sweep };
+    struct listing listing = { .sweep = sweep, .deadline = deadline };
     char own[SHARE_PATH_SIZE];
     if (own_place(own))
         add_place(&listing, own, geteuid());
@@ -239,9 +259,9 @@ void share_control_sockets(bool sweep, char (**paths)[SHARE_PATH_SIZE], size_t *
     hand_over(&listing, paths, count);
 }
 
-void share_export_sockets(char (**paths)[SHARE_PATH_SIZE], size_t *count)
+void share_export_sockets(uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], size_t *count)
 {
-    struct listing listing = { .of_exports = true };
+    struct listing listing = { .of_exports = true, .deadline = deadline };
     const char *runtime = share_runtime_directory();
     char place[SHARE_PATH_SIZE];
     bool fits = true;
@@ -256,13 +276,13 @@ void share_export_sockets(char (**paths)[SHARE_PATH_SIZE], size_t *count)
     hand_over(&listing, paths, count);
 }
 
-int share_sockets_in(const char *directory, char (**paths)[SHARE_PATH_SIZE], size_t *count)
+int share_sockets_in(const char *directory, uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], size_t *count)
 {
-    struct listing listing = { .of_exports = true };
+    struct listing listing = { .of_exports = true, .deadline = deadline };
     DIR *stream = opendir(directory);
     int code = stream ? 0 : errno;
     if (stream) {
-        add_sockets(&listing, directory, stream);
+        add_sockets(&listing, directory, stream, false);
         closedir(stream);
     }
     hand_over(&listing, paths, count);

@@ -232,12 +232,12 @@ static bool connect_and_say(struct share_query *query)
 /* All of them -------------------------------------------------------------------------------------------------------------------------- */
 
 /* Whether any is left that has no connection yet. */
-static bool connect_all(struct share_query *queries, size_t count)
+static bool connect_all(struct share_query *queries, size_t count, uint64_t deadline)
 {
     bool is_left = false;
     for (size_t i = 0; i < count; i++)
         if (!queries[i].is_over && queries[i].fd < 0)
-            is_left = !connect_and_say(&queries[i]) || is_left;
+            is_left = (i && weir__service_now() >= deadline) || !connect_and_say(&queries[i]) || is_left;
     return is_left;
 }
 
@@ -296,7 +296,7 @@ void share_queries_run(struct share_query *queries, size_t count, uint64_t deadl
         return;
     /* Once at least, so that what is there already is heard however late it is. */
     do {
-        bool is_left = connect_all(queries, count);
+        bool is_left = connect_all(queries, count, deadline);
         if (!are_over(queries, count))
             wait_for_answers(queries, count, polled, deadline, is_left);
     } while (!are_over(queries, count) && weir__service_now() < deadline);

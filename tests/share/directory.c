@@ -117,7 +117,7 @@ static const char *listed(bool sweep)
     char (*paths)[SHARE_PATH_SIZE];
     size_t count, len = strlen(directory);
     names[0] = '\0';
-    share_control_sockets(sweep, &paths, &count);
+    share_control_sockets(sweep, weir__service_now() + SHARE_LIST_TIME, &paths, &count);
     for (size_t i = 0; i < count; i++)
         if (strncmp(paths[i], directory, len) == 0)
             snprintf(names + strlen(names), sizeof names - strlen(names), "%s ", paths[i] + len + 1);
@@ -155,7 +155,7 @@ START_TEST(directory_of_the_environment_stands_for_all_others)
     ck_assert_int_eq(share_control_directory(NULL, made), WEIR_OK);
     snprintf(expected, sizeof expected, "%s/weir/control", other);
     ck_assert_str_eq(made, expected);
-    share_control_sockets(false, &paths, &count);
+    share_control_sockets(false, weir__service_now() + SHARE_LIST_TIME, &paths, &count);
     ck_assert_uint_eq(count, 0);
     free(paths);
     share_listener_close(&listener);
@@ -234,7 +234,7 @@ static bool strangers_are_listed(void)
     char (*paths)[SHARE_PATH_SIZE];
     size_t count;
     bool is_seen = false;
-    share_control_sockets(true, &paths, &count);
+    share_control_sockets(true, weir__service_now() + SHARE_LIST_TIME, &paths, &count);
     for (size_t i = 0; i < count; i++)
         is_seen = is_seen || strncmp(paths[i], strangers, strlen(strangers)) == 0;
     free(paths);
@@ -268,6 +268,59 @@ START_TEST(root_sees_the_sockets_of_others_and_removes_none)
 }
 END_TEST
 
+/* How many are listed in the stranger's directory. */
+static size_t count_strangers(uint64_t deadline)
+{
+    char (*paths)[SHARE_PATH_SIZE];
+    size_t count, found = 0;
+    share_control_sockets(true, deadline, &paths, &count);
+    for (size_t i = 0; i < count; i++)
+        found += strncmp(paths[i], strangers, strlen(strangers)) == 0;
+    free(paths);
+    return found;
+}
+
+/* More sockets than a directory of another user may have, or fewer among more other files than are looked at. */
+static const struct {
+    mode_t kind;
+    unsigned count;
+} floods[] = { { S_IFSOCK, 2 * SHARE_SOCKETS_MAX }, { S_IFREG, 8 * SHARE_SOCKETS_MAX } };
+
+START_TEST(flooded_directory_of_another_is_bounded)
+{
+    char path[SHARE_PATH_SIZE];
+    snprintf(path, sizeof path, "%s/control", strangers);
+    ck_assert(mkdir(strangers, 0700) == 0 && mkdir(path, 0700) == 0);
+    for (unsigned i = 1; i <= floods[_i].count; i++) {
+        snprintf(path, sizeof path, "%s/control/%u.1", strangers, i);
+        ck_assert_int_eq(mknod(path, floods[_i].kind | 0600, 0), 0);
+    }
+    snprintf(path, sizeof path, "%s/control", strangers);
+    ck_assert(chown(strangers, stranger, stranger) == 0 && chown(path, stranger, stranger) == 0);
+    size_t in_time = count_strangers(UINT64_MAX), late = count_strangers(0);
+    ck_assert_uint_eq(in_time, floods[_i].kind == S_IFSOCK ? SHARE_SOCKETS_MAX : 0);
+    ck_assert_uint_le(late, SHARE_FILES_MIN);
+    remove_strangers();
+}
+END_TEST
+
+/* However late it is, what this user has is seen unless there is a flood of it. */
+START_TEST(own_sockets_are_listed_at_any_time)
+{
+    char (*paths)[SHARE_PATH_SIZE];
+    size_t count;
+    bool is_seen = false;
+    make_directory();
+    struct share_listener listener = listen_at("7.1");
+    share_control_sockets(true, 0, &paths, &count);
+    for (size_t i = 0; i < count; i++)
+        is_seen = is_seen || strcmp(paths[i], listener.path) == 0;
+    free(paths);
+    ck_assert(is_seen);
+    share_listener_close(&listener);
+}
+END_TEST
+
 /* Of one user without rights, where /run/user has a directory for it; or -1. */
 static int count_as_stranger(const char *runtime_directory)
 {
@@ -282,7 +335,7 @@ static int count_as_stranger(const char *runtime_directory)
         snprintf(path, sizeof path, "%s/7.1", made);
         if (share_listen(path, 0600, NULL, &listener) != WEIR_OK)
             _exit(102);
-        share_control_sockets(true, &paths, &count);
+        share_control_sockets(true, weir__service_now() + SHARE_LIST_TIME, &paths, &count);
         share_listener_close(&listener);
         _exit((int)count);
     }
@@ -335,10 +388,11 @@ int main(void)
               directory_of_the_environment_stands_for_all_others,
               nothing_is_listed_and_nothing_made_where_there_is_no_directory, directory_that_is_not_safe_is_not_listed,
               sweep_removes_what_killed_processes_left_and_nothing_else, sweep_removes_a_lock_file_without_a_socket,
-              sweep_leaves_a_file_that_is_no_socket);
+              sweep_leaves_a_file_that_is_no_socket, own_sockets_are_listed_at_any_time);
     if (geteuid() == 0) {
         suite_add(own, directory_of_another_user_is_refused, without_a_runtime_directory_it_lies_in_tmp,
                   root_sees_the_sockets_of_others_and_removes_none, root_is_not_led_elsewhere, directory_of_two_names_is_listed_once);
+        tcase_add_loop_test(own, flooded_directory_of_another_is_bounded, 0, sizeof floods / sizeof floods[0]);
     } else {
         printf("# users: not tried: only root can become another user\n");
     }

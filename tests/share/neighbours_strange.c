@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/base/service.h"
 #include "share/wire/directory.h"
 #include "share/wire/socket.h"
 #include "share/wire/wire.h"
@@ -155,7 +156,7 @@ START_TEST(socket_of_a_process_that_was_killed_in_another_pid_namespace_is_remov
     struct player *outside = enter("outside"), *inside;
     inside = enter_contained("inside");
     stage_signal(inside, SIGKILL);
-    share_control_sockets(true, &paths, &count);
+    share_control_sockets(true, weir__service_now() + SHARE_LIST_TIME, &paths, &count);
     free(paths);
     ck_assert_uint_eq(count, 1);
     take(outside, "a", 512);
@@ -209,7 +210,7 @@ START_TEST(other_users_are_refused)
     struct player *holder = enter("holder");
     char (*paths)[SHARE_PATH_SIZE];
     size_t count;
-    share_control_sockets(false, &paths, &count);
+    share_control_sockets(false, weir__service_now() + SHARE_LIST_TIME, &paths, &count);
     ck_assert_uint_eq(count, 1);
     ck_assert_int_eq(status_for(0, paths[0]), WEIR_OK);
     ck_assert_int_ne(status_for(STRANGER, paths[0]), WEIR_OK); /* the directory */

@@ -293,18 +293,18 @@ START_TEST(root_finds_exports_of_all_users_and_a_user_his_own)
         listeners[i] = listen_at(made[i]);
     }
     ck_assert_int_eq(system("chown -R 54321 /run/user/54321"), 0);
-    share_export_sockets(&paths, &count);
+    share_export_sockets(share_deadline(1000), &paths, &count);
     ck_assert_uint_eq(count, 2);
     ck_assert_str_eq(paths[0], made[1]);
     ck_assert_str_eq(paths[1], made[0]);
     free(paths);
     setenv("XDG_RUNTIME_DIR", homes[1], 1); /* by two names it is listed once */
-    share_export_sockets(&paths, &count);
+    share_export_sockets(share_deadline(1000), &paths, &count);
     ck_assert_uint_eq(count, 2);
     free(paths);
     unsetenv("XDG_RUNTIME_DIR");
     ck_assert_int_eq(seteuid(OTHER_USER), 0);
-    share_export_sockets(&paths, &count);
+    share_export_sockets(share_deadline(1000), &paths, &count);
     ck_assert_uint_eq(count, 1);
     ck_assert_str_eq(paths[0], made[0]);
     free(paths);

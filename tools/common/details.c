@@ -7,6 +7,8 @@
 #include "tools/common/processes.h"
 
 #define TRUST_MAX 4096 /* of each: more than this no process has */
+#define PARTS 5 /* The time that each question has is such a part of that for the figures: a command asks up to four, of processes that have just
+                   answered, and they shall not take longer all together than that. */
 
 static void forget_tags(struct process *process)
 {
@@ -130,7 +132,7 @@ void processes_ask_quotas(struct processes *processes, unsigned timeout_ms)
     static const struct wire_message quotas = {.type = WIRE_QUOTAS};
     for (size_t i = 0; i < processes->count; i++)
         processes->items[i].quota_count = 0;
-    processes_question(processes, &quotas, timeout_ms, take_quota, end_quotas);
+    processes_question(processes, &quotas, timeout_ms / PARTS, take_quota, end_quotas);
 }
 
 const process_quota *process_quota_of(const struct process *process, const process_device *device)
@@ -146,7 +148,7 @@ void processes_ask_labels(struct processes *processes, unsigned timeout_ms)
     static const struct wire_message labels = {.type = WIRE_LABELS};
     for (size_t i = 0; i < processes->count; i++)
         forget_labels(&processes->items[i]);
-    processes_question(processes, &labels, timeout_ms, take_label, end_labels);
+    processes_question(processes, &labels, timeout_ms / PARTS, take_label, end_labels);
 }
 
 void processes_ask_details(struct processes *processes, unsigned timeout_ms)
@@ -156,6 +158,6 @@ void processes_ask_details(struct processes *processes, unsigned timeout_ms)
         forget_tags(&processes->items[i]);
         forget_audits(&processes->items[i]);
     }
-    processes_question(processes, &tags, timeout_ms, take_tag, end_tags);
-    processes_question(processes, &audits, timeout_ms, take_audit, end_audits);
+    processes_question(processes, &tags, timeout_ms / PARTS, take_tag, end_tags);
+    processes_question(processes, &audits, timeout_ms / PARTS, take_audit, end_audits);
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "lib/base/service.h"
 #include "lib/gpu/clock.h"
@@ -58,11 +59,22 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* One user's sockets must not use up what is needed for another's. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 void processes_list(struct processes *processes)
 {
     char(*paths)[SHARE_PATH_SIZE];
     size_t count;
-    share_control_sockets(true, &paths, &count);
+    raise_descriptors();
+    share_control_sockets(true, weir__service_now() + SHARE_LIST_TIME, &paths, &count);
     *processes = (struct processes){.items = must(calloc(count + 1, sizeof(struct process)))};
     for (size_t i = 0; i < count; i++) {
         struct process *process = &processes->items[processes->count];

@@ -114,11 +114,12 @@ void doctor_look_at_sockets(struct doctor *doctor)
 {
     char(*paths)[SHARE_PATH_SIZE];
     size_t count;
+    uint64_t deadline = weir__service_now() + SHARE_LIST_TIME;
     look_at_control_directory(doctor);
     look_at_processes(doctor);
     look_at_system_directory(doctor);
-    share_export_sockets(&paths, &count);
+    share_export_sockets(deadline, &paths, &count);
     look_at_exports(doctor, paths, count);
-    share_sockets_in(SHARE_SYSTEM_DIRECTORY, &paths, &count);
+    share_sockets_in(SHARE_SYSTEM_DIRECTORY, deadline, &paths, &count);
     look_at_exports(doctor, paths, count);
 }
