@@ -70,8 +70,8 @@ struct weir {
     void (*neighbours)(struct weir__plea *plea);
     struct weir__trace_files *trace_files; /* that the policy asks for (trace/file.h). Fixed after open */
     void (*dump)(weir *w);                 /* writes a trace of an out-of-memory (trace/file.h) */
-    const char *control_path;        /* of its control socket; NULL: it has none. Fixed after open */
-    char *policy_text, *policy_file; /* what was opened (source.h): one of them. Fixed after open */
+    _Atomic(const char *) control_path; /* of its control socket, good until close; NULL: it has none */
+    char *policy_text, *policy_file;    /* what was opened (source.h): one of them. Fixed after open */
 };
 
 /* As weir__current_begin(), for a plain call. Where there is one device, no other can be current. */

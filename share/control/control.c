@@ -123,6 +123,64 @@ static uint64_t check_askers(struct share_control *control, uint64_t now)
     return next;
 }
 
+/* Where it listens --------------------------------------------------------------------------------------------------------------------- */
+
+/* Several weirs of one process, and processes that are in other PID namespaces, may want the same name. */
+static weir_status listen_somewhere(struct share_listener *listener, weir_error *error)
+{
+    char directory[SHARE_PATH_SIZE], path[2 * SHARE_PATH_SIZE];
+    char (*paths)[SHARE_PATH_SIZE];
+    size_t count;
+    weir_status status = share_control_directory(error, directory);
+    if (status != WEIR_OK)
+        return status;
+    share_control_sockets(true, share_deadline(SWEEP_MS), &paths, &count);
+    free(paths);
+    for (unsigned n = 1; n <= WEIRS_MAX; n++) {
+        weir_error refusal = WEIR_ERROR_INIT;
+        snprintf(path, sizeof path, "%s/%ld.%u", directory, (long)getpid(), n);
+        status = share_listen_for_descriptors(path, &refusal, listener);
+        if (status != WEIR_BUSY)
+            return status == WEIR_OK ? status : weir__fail(error, status, "control: %s", refusal.text);
+    }
+    return weir__fail(error, status, "control: %d sockets of process %ld are in %s already", WEIRS_MAX, (long)getpid(), directory);
+}
+
+/* Without host memory neighbours of this process do not know which socket is its own, and ask it like another. */
+static void tell_path(struct share_control *control)
+{
+    struct share_control_path *path = malloc(sizeof *path);
+    if (path) {
+        path->next = control->paths;
+        memcpy(path->path, control->server.listener.path, sizeof path->path);
+        control->paths = path;
+    }
+    control->w->control_path = path ? path->path : NULL;
+}
+
+/* The socket was removed, as with the runtime directory after a logout. */
+static void listen_again(struct share_control *control)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    struct share_listener listener;
+    char former[SHARE_PATH_SIZE];
+    memcpy(former, control->server.listener.path, sizeof former);
+    share_forked_hold();
+    share_server_leave(&control->server);
+    weir_status status = WEIR_GONE;
+    for (int attempt = 0; status != WEIR_OK && attempt < LISTEN_ATTEMPTS; attempt++) {
+        error = (weir_error)WEIR_ERROR_INIT;
+        status = listen_somewhere(&listener, &error);
+    }
+    if (status == WEIR_OK)
+        share_server_move(&control->server, &listener);
+    share_forked_release();
+    if (status == WEIR_OK)
+        tell_path(control);
+    weir__log_about(control->w, control, status == WEIR_OK ? WEIR_LOG_INFO : WEIR_LOG_WARNING, "%s was removed: %s", former,
+                    status == WEIR_OK ? control->server.listener.path : error.text);
+}
+
 /* The service thread ------------------------------------------------------------------------------------------------------------------- */
 
 /* The one that has waited longest is given memory, a step of it: other jobs wait no longer where many ask at once. Returns when to go on. */
@@ -158,9 +216,14 @@ static uint64_t run(struct weir__job *job)
     for (int i = 0; i < count; i++)
         if (events[i].data.ptr == &control->server)
             accept_askers(control);
+        else if (events[i].data.ptr == &control->server.gone_fd)
+            share_server_suspect(&control->server);
         else
             serve(events[i].data.ptr, events[i].events);
     uint64_t now = weir__service_now(), due = share_server_resume(&control->server, now);
+    if (share_server_is_lost(&control->server, now))
+        listen_again(control);
+    due = weir__service_earlier(due, control->server.look_at);
     due = weir__service_earlier(due, give_step(control, now));
     due = weir__service_earlier(due, check_askers(control, now));
     due = weir__service_earlier(due, share_recording_look(control));
@@ -194,28 +257,11 @@ static void close_with_weir(struct weir__attached *attached)
     share_forked_remove(&control->forked);
     share_server_close(&control->server);
     share_forked_release();
-    free(control);
-}
-
-/* Several weirs of one process, and processes that are in other PID namespaces, may want the same name. */
-static weir_status listen_somewhere(struct share_control *control, weir_error *error)
-{
-    char directory[SHARE_PATH_SIZE], path[2 * SHARE_PATH_SIZE];
-    char (*paths)[SHARE_PATH_SIZE];
-    size_t count;
-    weir_status status = share_control_directory(error, directory);
-    if (status != WEIR_OK)
-        return status;
-    share_control_sockets(true, share_deadline(SWEEP_MS), &paths, &count);
-    free(paths);
-    for (unsigned n = 1; n <= WEIRS_MAX; n++) {
-        weir_error refusal = WEIR_ERROR_INIT;
-        snprintf(path, sizeof path, "%s/%ld.%u", directory, (long)getpid(), n);
-        status = share_listen_for_descriptors(path, &refusal, &control->server.listener);
-        if (status != WEIR_BUSY)
-            return status == WEIR_OK ? status : weir__fail(error, status, "control: %s", refusal.text);
+    for (struct share_control_path *path = control->paths, *next; path; path = next) {
+        next = path->next;
+        free(path);
     }
-    return weir__fail(error, status, "control: %d sockets of process %ld are in %s already", WEIRS_MAX, (long)getpid(), directory);
+    free(control);
 }
 
 static weir_status start_serving(struct share_control *control, weir_error *error)
@@ -230,7 +276,7 @@ static weir_status start_serving(struct share_control *control, weir_error *erro
 static weir_status open_descriptors(struct share_control *control, weir_error *error)
 {
     share_forked_hold();
-    weir_status status = listen_somewhere(control, error);
+    weir_status status = listen_somewhere(&control->server.listener, error);
     if (status == WEIR_OK)
         status = start_serving(control, error);
     if (status == WEIR_OK)
@@ -255,7 +301,7 @@ weir_status share_control_open(weir *w, weir_error *error)
         free(control);
         return status;
     }
-    w->control_path = control->server.listener.path;
+    tell_path(control);
     control->attached.close = close_with_weir;
     weir__attach(w, &control->attached);
     weir__service_watch(&control->job, control->server.epoll_fd);

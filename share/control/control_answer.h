@@ -20,11 +20,18 @@
 #define SHARE_GIVES_AT_ONCE 512
 #define SHARE_GIVES_A_SECOND 512
 
+/* Where a control socket lies or lay: other threads may be looking at that (weir.control_path). */
+struct share_control_path {
+    struct share_control_path *next;
+    char path[SHARE_PATH_SIZE];
+};
+
 struct share_control {
     struct weir__attached attached;
     struct share_forked forked;
     struct weir__job job;
     weir *w;
+    struct share_control_path *paths; /* that it has had, the latest first */
     struct share_server server; /* whose epoll the job watches */
     uint64_t opened_at; /* nanoseconds, by weir__service_now() as all below */
     uint64_t gives_until;  /* the GIVEs so far, at the rate of GIVES_A_SECOND, take until then */

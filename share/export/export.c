@@ -21,11 +21,46 @@
 /* The service thread --------------------------------------------------------------------------------------------------------------------- */
 
 /* Whether somebody knocks. The sockets of clients are looked at by whoever serves. */
-static bool has_visitor(const weir_export *e)
+static bool has_visitor(weir_export *e)
 {
-    struct epoll_event events[2];
-    int count = epoll_wait(e->server.epoll_fd, events, 2, 0);
-    return (count > 0 && events[0].data.ptr) || (count > 1 && events[1].data.ptr);
+    struct epoll_event events[3];
+    bool has = false;
+    int count = epoll_wait(e->server.epoll_fd, events, 3, 0);
+    for (int i = 0; i < count; i++) {
+        has = has || events[i].data.ptr == &e->server;
+        if (events[i].data.ptr == &e->server.gone_fd)
+            share_server_suspect(&e->server);
+    }
+    return has;
+}
+
+/* Who may connect is decided by credentials; the mode only keeps the others from trying where there are no others. */
+static weir_status listen_at(const weir_export *e, weir_error *error, struct share_listener *listener)
+{
+    char path[SHARE_PATH_SIZE];
+    weir_status status = share_path(e->socket, true, e->has_others, error, path);
+    return status == WEIR_OK ? share_listen(path, e->has_others ? 0666 : 0600, error, listener) : status;
+}
+
+/* The socket was removed, as with the runtime directory after a logout. */
+static void listen_again(weir_export *e)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    struct share_listener listener;
+    char former[SHARE_PATH_SIZE];
+    memcpy(former, e->server.listener.path, sizeof former);
+    share_forked_hold();
+    share_server_leave(&e->server);
+    weir_status status = WEIR_GONE;
+    for (int attempt = 0; status != WEIR_OK && attempt < LISTEN_ATTEMPTS; attempt++) {
+        error = (weir_error)WEIR_ERROR_INIT;
+        status = listen_at(e, &error, &listener);
+    }
+    if (status == WEIR_OK)
+        share_server_move(&e->server, &listener);
+    share_forked_release();
+    weir__log_about(e->w, e->pool, status == WEIR_OK ? WEIR_LOG_INFO : WEIR_LOG_WARNING, "pool '%s': %s was removed: %s", e->pool->name, former,
+                    status == WEIR_OK ? e->server.listener.path : error.text);
 }
 
 static void accept_visitors(weir_export *e)
@@ -56,7 +91,9 @@ static uint64_t run(struct weir__job *job)
     uint64_t now = weir__service_now();
     if (has_visitor(e))
         accept_visitors(e);
-    uint64_t due = share_serve_turn(e);
+    if (share_server_is_lost(&e->server, now))
+        listen_again(e);
+    uint64_t due = weir__service_earlier(share_serve_turn(e), e->server.look_at);
     due = weir__service_earlier(due, share_requests_go_on(e) ? 0 : WEIR__SERVICE_NEVER);
     due = weir__service_earlier(due, share_clients_check(e, now));
     due = weir__service_earlier(due, share_server_resume(&e->server, now));
@@ -147,16 +184,6 @@ static void policy_changed(struct weir__attached *attached, bool is_quick)
     weir__service_wake(&e->job, 0);
 }
 
-static weir_status listen_at(weir_export *e, const struct entry_copy *entry, weir_error *error)
-{
-    char path[sizeof e->server.listener.path];
-    weir_status status = share_path(entry->socket, true, entry->has_others, error, path);
-    /* Who may connect is decided by credentials; the mode only keeps the others from trying where there are no others. */
-    if (status == WEIR_OK)
-        status = share_listen(path, entry->has_others ? 0666 : 0600, error, &e->server.listener);
-    return status;
-}
-
 static weir_status start_serving(weir_export *e, weir_error *error)
 {
     if (!share_serve_open(e))
@@ -227,6 +254,8 @@ static weir_export *new_export(weir_pool *pool)
 
 static weir_status open_export(weir_export *e, struct entry_copy *entry, weir_error *error)
 {
+    memcpy(e->socket, entry->socket, sizeof e->socket);
+    e->has_others = entry->has_others;
     if (!put_in_force(e, entry, false))
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to export pool '%s'", e->pool->name);
     share_forked_hold();
@@ -235,7 +264,7 @@ static weir_status open_export(weir_export *e, struct entry_copy *entry, weir_er
     if (code == GPU_SUCCESS)
         code = e->gpu->stream_create(e->device, &e->stream);
     weir__relaxed_end(e->gpu, mode);
-    weir_status status = code == GPU_SUCCESS ? listen_at(e, entry, error)
+    weir_status status = code == GPU_SUCCESS ? listen_at(e, error, &e->server.listener)
                                              : weir__fail_gpu(error, e->gpu, code, "exporting pool '%s'", e->pool->name);
     if (status == WEIR_OK)
         status = start_serving(e, error);

@@ -77,6 +77,8 @@ struct weir_export {
     weir_pool *pool;
     int device;
     gpu_stream stream; /* where blocks are freed */
+    char socket[128]; /* share.socket of the policy when it was opened, as the next */
+    bool has_others;  /* whether share.allow named somebody */
     struct share_server server; /* its epoll, the gate, is what the job watches: the listener, and epoll_fd while the gate is open */
     int epoll_fd; /* sockets and deaths of clients: what whoever serves looks at */
     int wake_fd;  /* an eventfd: ends the sleep of who waits for a slot */

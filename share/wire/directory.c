@@ -19,8 +19,6 @@
 #include "share/wire/socket.h"
 
 #define RUNTIME_BASE "/run/user"
-#define TEMPORARY_BASE "/tmp"
-#define TEMPORARY_PREFIX "weir-"
 #define FILES_MAX (4 * SHARE_SOCKETS_MAX) /* of a directory of another user that are looked at: a socket has its lock beside it */
 #define SOCKET_NAME_MAX (sizeof "/4194304.9999" - 1) /* of PID.N: pids have 22 bits */
 
@@ -36,11 +34,6 @@ static bool make_place(const char *base, char place[SHARE_PATH_SIZE])
 static void runtime_place(uid_t uid, char place[SHARE_PATH_SIZE])
 {
     snprintf(place, SHARE_PATH_SIZE, RUNTIME_BASE "/%u/weir", (unsigned)uid);
-}
-
-static void temporary_place(uid_t uid, char place[SHARE_PATH_SIZE])
-{
-    snprintf(place, SHARE_PATH_SIZE, TEMPORARY_BASE "/" TEMPORARY_PREFIX "%u", (unsigned)uid);
 }
 
 /* $WEIR_CONTROL_DIR, which stands for all other places; NULL: it is not set. */
@@ -62,7 +55,7 @@ static bool own_place(char place[SHARE_PATH_SIZE])
     const char *base = only_place() ? only_place() : share_runtime_directory();
     if (base)
         return make_place(base, place);
-    temporary_place(geteuid(), place);
+    share_temporary_place(geteuid(), place);
     return true;
 }
 
@@ -199,7 +192,7 @@ static void add_user(struct listing *listing, uid_t uid)
     char place[SHARE_PATH_SIZE];
     runtime_place(uid, place);
     add_place(listing, place, uid);
-    temporary_place(uid, place);
+    share_temporary_place(uid, place);
     add_place(listing, place, uid);
 }
 
@@ -254,7 +247,7 @@ void share_control_sockets(bool sweep, uint64_t deadline, char (**paths)[SHARE_P
         add_user(&listing, geteuid());
     if (!only_place() && geteuid() == 0) {
         add_others(&listing, RUNTIME_BASE, "", runtime_place);
-        add_others(&listing, TEMPORARY_BASE, TEMPORARY_PREFIX, temporary_place);
+        add_others(&listing, SHARE_TEMPORARY_BASE, SHARE_TEMPORARY_PREFIX, share_temporary_place);
     }
     hand_over(&listing, paths, count);
 }
@@ -271,8 +264,12 @@ void share_export_sockets(uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], si
         runtime_place(geteuid(), place);
     if (fits)
         add_place(&listing, place, geteuid());
-    if (geteuid() == 0)
+    share_temporary_place(geteuid(), place);
+    add_place(&listing, place, geteuid());
+    if (geteuid() == 0) {
         add_others(&listing, RUNTIME_BASE, "", runtime_place);
+        add_others(&listing, SHARE_TEMPORARY_BASE, SHARE_TEMPORARY_PREFIX, share_temporary_place);
+    }
     hand_over(&listing, paths, count);
 }
 

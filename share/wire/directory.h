@@ -33,7 +33,8 @@ weir_status share_control_place(bool make, weir_error *error, char path[SHARE_PA
 #define SHARE_LIST_TIME (100 * GPU_MILLISECOND) /* for who has no deadline of its own */
 void share_control_sockets(bool sweep, uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], size_t *count);
 
-/* Every socket of an export that lies in `weir/share` in this user's $XDG_RUNTIME_DIR, or else /run/user/UID; for root in those of all users.
+/* Every socket of an export that lies in `weir/share` in this user's $XDG_RUNTIME_DIR, or else /run/user/UID, or in /tmp/weir-UID/share; for
+   root in those of all users.
    Those that others may connect to lie elsewhere (place.h). Bounded likewise. */
 void share_export_sockets(uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], size_t *count);
 /* Every socket that lies in a directory, sorted; bounded likewise. Returns 0, or the errno with which it cannot be listed. */

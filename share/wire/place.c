@@ -55,7 +55,7 @@ const char *share_runtime_directory(void)
     if (!directory || directory[0] != '/')
         return NULL;
     if (stat(directory, &info) != 0)
-        return directory; /* who makes something there is told why it cannot be */
+        return errno == ENOENT ? NULL : directory; /* who makes something there is told why it cannot be */
     bool is_own = is_own_or_roots(directory, &info);
     return is_own && (!(info.st_mode & OTHERS_WRITE) || (info.st_mode & S_ISVTX)) ? directory : NULL;
 }
@@ -109,13 +109,20 @@ weir_status share_make_safe(const char *parent, const char *name, bool make, con
     return WEIR_OK;
 }
 
-/* The user's own directory of sockets, which is to be of nobody else. make: what is missing of it is made. */
+void share_temporary_place(uid_t uid, char place[SHARE_PATH_SIZE])
+{
+    snprintf(place, SHARE_PATH_SIZE, SHARE_TEMPORARY_BASE "/" SHARE_TEMPORARY_PREFIX "%u", (unsigned)uid);
+}
+
+/* The user's own directory of sockets, which is to be of nobody else. runtime: NULL is that in /tmp. make: what is missing of it is made. */
 static weir_status find_user_directory(const char *runtime, bool make, const char *socket, weir_error *error,
                                        char directory[SHARE_PATH_SIZE])
 {
     char parent[SHARE_PATH_SIZE], what[SHARE_PATH_SIZE + 16];
     snprintf(what, sizeof what, "the socket '%s'", socket);
-    if (!share_join(parent, runtime, "weir"))
+    if (!runtime)
+        share_temporary_place(geteuid(), parent);
+    else if (!share_join(parent, runtime, "weir"))
         return share_fail_long(error, socket);
     return share_make_safe(parent, "share", make, "XDG_RUNTIME_DIR", what, error, directory);
 }
@@ -157,13 +164,8 @@ static weir_status path_to_listen(const char *socket, bool others, weir_error *e
                             "%s, where a socket lies that other users may connect to, does not exist: make it with mode "
                             "0711, or write an absolute path as share.socket",
                             directory);
-    else if (!others && runtime)
+    else if (!others && (runtime || access(directory, W_OK) != 0))
         status = find_user_directory(runtime, true, socket, error, directory);
-    else if (!others && access(directory, W_OK) != 0)
-        status = weir__fail(error, WEIR_INVALID,
-                            "there is no directory for the socket '%s': set XDG_RUNTIME_DIR, write an absolute path as "
-                            "share.socket, or make %s, which this user can write to",
-                            socket, directory);
     if (status == WEIR_OK && !share_join(path, directory, socket))
         status = share_fail_long(error, socket);
     return status;
@@ -172,14 +174,20 @@ static weir_status path_to_listen(const char *socket, bool others, weir_error *e
 static weir_status path_to_connect(const char *socket, weir_error *error, char path[SHARE_PATH_SIZE])
 {
     const char *runtime = share_runtime_directory();
-    char directory[SHARE_PATH_SIZE];
+    char directory[SHARE_PATH_SIZE], temporary[SHARE_PATH_SIZE], found[SHARE_PATH_SIZE];
+    share_temporary_place(geteuid(), temporary);
+    bool is_temporary = share_join(directory, temporary, "share") && share_join(found, directory, socket) && access(found, F_OK) == 0;
     if (runtime) {
         if (!share_join(directory, runtime, "weir/share") || !share_join(path, directory, socket))
             return share_fail_long(error, socket);
         if (access(path, F_OK) == 0)
             return find_user_directory(runtime, false, socket, error, directory);
     }
-    /* Where neither is there the error of the connection is to name the user's own. */
+    if (is_temporary) {
+        memcpy(path, found, sizeof found);
+        return find_user_directory(NULL, false, socket, error, directory);
+    }
+    /* Where none is there the error of the connection is to name the user's own. */
     if (!share_join(directory, SHARE_SYSTEM_DIRECTORY, socket))
         return share_fail_long(error, socket);
     if (!runtime || access(directory, F_OK) == 0)

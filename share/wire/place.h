@@ -13,11 +13,13 @@
 
 #define SHARE_PATH_SIZE sizeof((struct sockaddr_un *)0)->sun_path
 #define SHARE_SYSTEM_DIRECTORY "/run/weir/share"
+#define SHARE_TEMPORARY_BASE "/tmp"
+#define SHARE_TEMPORARY_PREFIX "weir-"
 
 /*
- * The path of a share.socket: one that begins with '/' is the path itself; a name lies in $XDG_RUNTIME_DIR/weir/share (0700, made here if
- * it is missing), or in /run/weir/share. Who listens takes the second if others than this user are allowed, or if it has no
- * XDG_RUNTIME_DIR and may write there; who connects takes the first in which the socket exists. WEIR_INVALID (no name, too long, no
+ * The path of a share.socket: one that begins with '/' is the path itself; a name lies in $XDG_RUNTIME_DIR/weir/share, in
+ * /tmp/weir-UID/share (both 0700, made here if missing), or in /run/weir/share. Who listens takes the last if others than this user are
+ * allowed, or if it has no XDG_RUNTIME_DIR and may write there; who connects takes the first in which the socket exists. WEIR_INVALID (no name, too long, no
  * directory), WEIR_REFUSED (a directory in $XDG_RUNTIME_DIR is not this user's alone; who listens: the directory belongs to somebody else
  * than this user or root, or others may replace what is in it).
  */
@@ -30,8 +32,11 @@ void share_directory_of(const char *path, char directory[SHARE_PATH_SIZE]);
 /* WEIR_INVALID: the path of that socket is too long. */
 weir_status share_fail_long(weir_error *error, const char *socket);
 
-/* $XDG_RUNTIME_DIR. NULL: it is not set, not absolute, or another user could replace what is in it, so that it is none of this user. */
+/* $XDG_RUNTIME_DIR. NULL: it is not set, not absolute, not there (any more, after a logout), or another user could replace what is in it,
+   so that it is none of this user. */
 const char *share_runtime_directory(void);
+/* /tmp/weir-UID, for users without. */
+void share_temporary_place(uid_t uid, char place[SHARE_PATH_SIZE]);
 
 /* Whether it is a directory of this user, no link, that nobody else may write to. */
 bool share_is_safe(const char *directory, uid_t uid);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,6 +20,9 @@
 #define ACCEPT_MAX 16           /* connections in one go */
 #define REST (GPU_SECOND / 10)  /* of the listener when connections cannot be had */
 
+/* Nanoseconds after a look at the listener's file until the next; the last ones first. */
+static const uint64_t looks[] = { WEIR__SERVICE_NEVER, 10 * GPU_SECOND, GPU_SECOND };
+
 /* The listener --------------------------------------------------------------------------------------------------------------------------- */
 
 static bool watch_listener(struct share_server *server, int operation, uint32_t events)
@@ -27,11 +31,63 @@ static bool watch_listener(struct share_server *server, int operation, uint32_t 
     return epoll_ctl(server->epoll_fd, operation, server->listener.fd, &event) == 0;
 }
 
+/* Of the file that the socket has: the last name of it goes, as no event tells before the socket is closed. */
+static void watch_file(struct share_server *server)
+{
+    struct epoll_event event = { .events = EPOLLIN, .data.ptr = &server->gone_fd };
+    if (server->gone_fd >= 0)
+        close(server->gone_fd);
+    server->gone_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (server->gone_fd < 0)
+        return;
+    inotify_add_watch(server->gone_fd, server->listener.path, IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | IN_DONT_FOLLOW);
+    epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->gone_fd, &event);
+}
+
+void share_server_suspect(struct share_server *server)
+{
+    char events[512];
+    while (read(server->gone_fd, events, sizeof events) > 0)
+        continue;
+    server->looks = sizeof looks / sizeof looks[0];
+    server->look_at = 0;
+}
+
+bool share_server_is_lost(struct share_server *server, uint64_t now)
+{
+    if (now < server->look_at || !server->looks)
+        return false;
+    bool is_lost = !share_listener_is_there(&server->listener);
+    if (is_lost && server->looks == 1) /* it is looked at until there is one */
+        server->looks++;
+    uint64_t pause = looks[--server->looks];
+    server->look_at = pause == WEIR__SERVICE_NEVER ? pause : now + pause;
+    return is_lost;
+}
+
+void share_server_leave(struct share_server *server)
+{
+    if (server->listener.fd >= 0)
+        epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listener.fd, NULL);
+    share_listener_close(&server->listener);
+}
+
+void share_server_move(struct share_server *server, const struct share_listener *listener)
+{
+    server->listener = *listener;
+    server->accept_again = 0;
+    watch_listener(server, EPOLL_CTL_ADD, EPOLLIN);
+    watch_file(server);
+}
+
 bool share_server_open(struct share_server *server)
 {
     server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     server->spare_fd = fcntl(server->epoll_fd, F_DUPFD_CLOEXEC, 0);
-    return server->epoll_fd >= 0 && server->spare_fd >= 0 && watch_listener(server, EPOLL_CTL_ADD, EPOLLIN);
+    if (server->epoll_fd < 0 || server->spare_fd < 0 || !watch_listener(server, EPOLL_CTL_ADD, EPOLLIN))
+        return false;
+    watch_file(server);
+    return true;
 }
 
 static void close_others(struct share_server *server, void (*close_fresh)(int fd))
@@ -42,7 +98,9 @@ static void close_others(struct share_server *server, void (*close_fresh)(int fd
         close_fresh(server->fresh_fd);
     if (server->spare_fd >= 0)
         close(server->spare_fd);
-    server->epoll_fd = server->fresh_fd = server->spare_fd = -1;
+    if (server->gone_fd >= 0)
+        close(server->gone_fd);
+    server->gone_fd = server->epoll_fd = server->fresh_fd = server->spare_fd = -1;
 }
 
 static void close_copy(int fd)

@@ -9,16 +9,23 @@
 #ifndef WEIR_SHARE_SERVER_H
 #define WEIR_SHARE_SERVER_H
 
+#include "lib/base/service.h"
 #include "share/base/forked.h"
 #include "share/base/wait.h"
 #include "share/wire/outbox.h"
 
 #define SHARE_PATIENCE (5 * GPU_SECOND) /* that a connection which holds nothing may be silent, or read nothing */
 
+/* How often to try to listen anew: the directory may be removed while it is looked at, and then another one is the right one. */
+#define LISTEN_ATTEMPTS 3
+
 struct share_server {
     struct share_listener listener;
     int epoll_fd;          /* tells of the listener, with the server as data, and of what its owner adds */
     int fresh_fd;          /* a connection that is being judged; -1: none */
+    int gone_fd;           /* an inotify that tells of the listener's file, with its own place here as data; -1: none can be had, and nothing is told */
+    unsigned looks;        /* left to take at the file, the next at look_at */
+    uint64_t look_at;      /* nanoseconds; WEIR__SERVICE_NEVER: no look is due */
     int spare_fd;          /* given up for the moment that it takes to refuse who comes when no other is left; -1: none */
     uint64_t accept_again; /* nanoseconds; 0: the listener is watched */
     enum wire_type refusal; /* of who is turned away: REFUSED or DENIED */
@@ -28,7 +35,8 @@ struct share_server {
 
 /* No descriptor is open. */
 #define SHARE_SERVER_INIT(type, function) \
-    (struct share_server){ .listener = { .fd = -1, .lock_fd = -1 }, .epoll_fd = -1, .fresh_fd = -1, .spare_fd = -1, .refusal = (type), .admit = (function) }
+    (struct share_server){ .listener = { .fd = -1, .lock_fd = -1 }, .epoll_fd = -1, .fresh_fd = -1, .gone_fd = -1, .spare_fd = -1, \
+                           .look_at = WEIR__SERVICE_NEVER, .refusal = (type), .admit = (function) }
 
 /* Watches the listener, which is there. false: errno. */
 bool share_server_open(struct share_server *server);
@@ -39,6 +47,14 @@ void share_server_forget(struct share_server *server);
 /* Takes or turns away those who knock, some of them. shortage: set, for the owner's log, where this process has no descriptor or memory for
    them: WEIR_NO_HOST_MEMORY. */
 void share_server_accept(struct share_server *server, weir_error *shortage);
+/* The epoll told of the listener's file: it may be gone. */
+void share_server_suspect(struct share_server *server);
+/* Whether a look is due, and the listener's file is gone: nobody finds the server any more, until its owner has it listen elsewhere. After a
+   logout the directory is not gone all at once, so more looks follow. */
+bool share_server_is_lost(struct share_server *server, uint64_t now);
+/* Gives up where it listens, and its lock; and listens there from now on. Between share_forked_hold() and share_forked_release(). */
+void share_server_leave(struct share_server *server);
+void share_server_move(struct share_server *server, const struct share_listener *listener);
 /* Accepts again, if it is time to. Returns when to look. */
 uint64_t share_server_resume(struct share_server *server, uint64_t now);
 

@@ -166,7 +166,7 @@ static void remove_lock(const char *path, int lock_fd)
 }
 
 /* Somebody may have deleted the socket, and another one be there. */
-static bool is_own(const struct share_listener *listener)
+bool share_listener_is_there(const struct share_listener *listener)
 {
     struct stat info;
     return lstat(listener->path, &info) == 0 && info.st_dev == listener->device && info.st_ino == listener->inode;
@@ -206,7 +206,7 @@ void share_listener_close(struct share_listener *listener)
 {
     if (listener->fd < 0)
         return;
-    if (is_own(listener))
+    if (share_listener_is_there(listener))
         unlink(listener->path);
     /* Whoever is at the door may have sent something already. */
     shutdown(listener->fd, SHUT_RDWR);

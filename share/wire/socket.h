@@ -38,6 +38,8 @@ weir_status share_listen_for_descriptors(const char *path, weir_error *error, st
    path cannot be listened to anew. */
 void share_listener_close(struct share_listener *listener);
 void share_listener_forget(struct share_listener *listener);
+/* Whether it still lies at its path: it, or its directory, may have been removed. */
+bool share_listener_is_there(const struct share_listener *listener);
 /* Removes the socket, if any, and its lock file if that is there and nobody holds it: its listener was killed. */
 void share_socket_sweep(const char *path);
 /* The next connection, to be ended by share_close_socket(), or -1: none is there (EAGAIN), or none can be had (errno). */

@@ -2,6 +2,7 @@
 /* control.c - what a control socket answers to every question: figures, memory that is given, and a policy that changes. */
 #include "config.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -508,6 +509,25 @@ START_TEST(weir_that_cannot_have_a_control_socket_serves_memory_and_says_why)
 }
 END_TEST
 
+/* Its place --------------------------------------------------------------------------------------------------------------------------- */
+
+/* As the end of a login removes the user's directory. */
+START_TEST(socket_that_was_removed_is_made_anew)
+{
+    char command[PATH_MAX];
+    struct answers answers;
+    struct share_query query;
+    snprintf(command, sizeof command, "rm -rf %s/weir 2>/dev/null", scene.runtime);
+    for (int times = 0; times < 3; times++) {
+        int status = system(command); /* it may be there again before its directory can be removed */
+        ck_assert(WIFEXITED(status));
+        while ((query = scene_ask((struct wire_message){ .type = WIRE_LABELS }, &answers)).status == WEIR_GONE)
+            scene_nap();
+        ck_assert_msg(query.status == WEIR_OK, "%s", query.text);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("control");
@@ -521,6 +541,9 @@ int main(void)
         suite_add(figures, client_in_python_understands_it);
     TCase *memory = suite_case(suite, "memory", 60);
     tcase_add_checked_fixture(memory, scene_open, scene_close);
+    TCase *place = suite_case(suite, "place", 60);
+    tcase_add_checked_fixture(place, scene_open, scene_close);
+    suite_add(place, socket_that_was_removed_is_made_anew);
     suite_add(memory, offer_is_what_is_idle_above_what_is_kept, device_without_pools_and_unknown_one_offer_nothing,
               neighbour_is_given_what_it_wants_and_counted, neighbour_is_not_given_what_is_kept, neighbour_on_another_gpu_is_told_so,
               who_asks_too_often_is_denied_until_later, operator_trims_one_pool_to_the_byte,

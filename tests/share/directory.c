@@ -73,19 +73,22 @@ START_TEST(directory_of_another_user_is_refused)
 }
 END_TEST
 
-START_TEST(runtime_directory_that_does_not_exist_is_named)
+/* As after a logout. */
+START_TEST(runtime_directory_that_does_not_exist_counts_as_not_set)
 {
+    char path[SHARE_PATH_SIZE], own[SHARE_PATH_SIZE];
     setenv("XDG_RUNTIME_DIR", "/nowhere/at/all", 1);
-    expect_refusal(WEIR_INVALID, "/nowhere/at/all");
+    snprintf(own, sizeof own, "/tmp/weir-%u", (unsigned)geteuid());
+    share_control_place(false, NULL, path);
+    ck_assert_msg(strncmp(path, own, strlen(own)) == 0, "%s", path);
 }
 END_TEST
 
 START_TEST(runtime_directory_that_is_too_long_is_named)
 {
-    char longest[120];
-    memset(longest, 'a', sizeof longest);
-    longest[0] = '/';
-    longest[sizeof longest - 1] = '\0';
+    char longest[2 * SHARE_PATH_SIZE];
+    snprintf(longest, sizeof longest, "%s/%080d", runtime, 0);
+    ck_assert_int_eq(mkdir(longest, 0700), 0);
     setenv("XDG_RUNTIME_DIR", longest, 1);
     expect_refusal(WEIR_INVALID, "too long");
 }
@@ -383,7 +386,7 @@ int main(void)
     tcase_add_checked_fixture(own, set_up, tear_down);
     suite_add(own, directory_is_made_for_this_user_alone, directory_that_others_may_write_to_is_refused,
               directory_above_that_others_may_write_to_is_refused, link_in_place_of_the_directory_is_refused,
-              runtime_directory_that_does_not_exist_is_named, runtime_directory_that_is_too_long_is_named,
+              runtime_directory_that_does_not_exist_counts_as_not_set, runtime_directory_that_is_too_long_is_named,
               sockets_are_listed_by_process_and_number, directory_of_the_environment_that_is_relative_is_refused,
               directory_of_the_environment_stands_for_all_others,
               nothing_is_listed_and_nothing_made_where_there_is_no_directory, directory_that_is_not_safe_is_not_listed,

@@ -9,6 +9,7 @@
 #include <grp.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -373,6 +374,35 @@ START_TEST(user_whose_processes_say_nothing_locks_out_no_other_and_not_root)
 }
 END_TEST
 
+/* What is removed ------------------------------------------------------------------------------------------------------------------- */
+
+static bool can_connect(void *data)
+{
+    int fd = -1;
+    bool can = connect_within(data, 0, NULL, &fd) == WEIR_OK;
+    if (can)
+        close(fd);
+    return can;
+}
+
+/* The whole directory, as the end of a login does. */
+static const bool with_directory[] = { false, true };
+
+START_TEST(socket_that_was_removed_is_made_anew)
+{
+    char path[SHARE_PATH_SIZE], directory[SHARE_PATH_SIZE], command[2 * SHARE_PATH_SIZE];
+    ck_assert_int_eq(share_path("frames", false, false, NULL, path), WEIR_OK);
+    share_directory_of(path, directory);
+    snprintf(command, sizeof command, "%s %s 2>/dev/null", with_directory[_i] ? "rm -rf" : "rm", with_directory[_i] ? directory : path);
+    for (int times = 0; times < 3; times++) {
+        int status = system(command); /* it may be there again before its directory can be removed */
+        ck_assert(WIFEXITED(status));
+        stage_wait(can_connect, path, "the exporter listens again");
+        serve_friend(); /* who is connected notices nothing */
+    }
+}
+END_TEST
+
 /* A program that starts itself anew --------------------------------------------------------------------------------------------------- */
 
 /* The new program, which is no test: is it let in? */
@@ -413,6 +443,8 @@ int main(int argc, char **argv)
     tcase_add_loop_test(turns, importer_that_says_what_is_not_allowed_is_cut_off_and_counts_until_its_death, 0,
                         sizeof not_an_importer_s / sizeof not_an_importer_s[0]);
     suite_add(turns, lease_that_is_released_twice_is_a_reason_to_be_cut_off);
+    TCase *removed = stranger_case(suite, "removed");
+    tcase_add_loop_test(removed, socket_that_was_removed_is_made_anew, 0, sizeof with_directory / sizeof with_directory[0]);
     TCase *anew = stranger_case(suite, "exec");
     suite_add(anew, importer_that_executes_itself_is_let_in_again);
     TCase *observers = stranger_case(suite, "observers");
