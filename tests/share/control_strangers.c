@@ -201,6 +201,7 @@ START_TEST(nothing_wakes_up_while_nobody_asks)
 }
 END_TEST
 
+/* Who comes meanwhile is told so. */
 START_TEST(want_of_descriptors_is_survived)
 {
     struct rlimit limit, former;
@@ -218,12 +219,12 @@ START_TEST(want_of_descriptors_is_survived)
     ck_assert_int_eq(connect(last, (const struct sockaddr *)&address, sizeof address), 0);
     say(fd, &question);
     ck_assert(hear(fd, &message));
-    say(last, &question);
-    scene_nap();
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &former), 0);
-    hear_a(WIRE_OFFERED, last);
-    close(fd);
+    message = hear_a(WIRE_DENIED, last);
+    ck_assert_uint_eq(message.u.refused.status, WEIR_NO_HOST_MEMORY);
     close(last);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &former), 0);
+    close(fd);
+    scene_expect_no_harm();
 }
 END_TEST
 

@@ -22,6 +22,7 @@
 #include "tests/support/suite.h"
 
 #define ELSEWHERE "/nonexistent/elsewhere"
+#define UNWRITABLE "/proc" /* it is there, as a runtime directory has to be, and nothing can be made in it */
 #define NOBODYS_GROUP 65534
 
 enum { IGNORED, OBEYED, NOT_SECURE = 9 };
@@ -125,14 +126,14 @@ static bool reads_policies_of_the_folder_of_the_environment(void)
 static bool has_its_sockets_there(void)
 {
     char path[SHARE_PATH_SIZE] = "";
-    return share_path("frames", false, false, NULL, path) == WEIR_OK && strstr(path, ELSEWHERE);
+    return share_path("frames", false, false, NULL, path) == WEIR_OK && strstr(path, UNWRITABLE);
 }
 
 static bool has_its_control_socket_there(void)
 {
     char path[SHARE_PATH_SIZE] = "";
     weir_error error = WEIR_ERROR_INIT;
-    return share_control_directory(&error, path) != WEIR_OK && strstr(error.text, ELSEWHERE);
+    return share_control_directory(&error, path) != WEIR_OK && strstr(error.text, UNWRITABLE);
 }
 
 /* In files whose names anybody could have put links or other names at. */
@@ -159,9 +160,9 @@ static const struct row {
     { "WEIR_POLICY_DIR", ELSEWHERE, reads_policies_of_the_folder_of_the_environment },
     { "WEIR_GPU", "abacus", asks_for_the_gpu_of_the_environment },
     { "WEIR_SIM", "devices=3", has_devices_of_the_environment },
-    { "XDG_RUNTIME_DIR", ELSEWHERE, has_its_sockets_there },
-    { "XDG_RUNTIME_DIR", ELSEWHERE, has_its_control_socket_there },
-    { "WEIR_CONTROL_DIR", ELSEWHERE, has_its_control_socket_there },
+    { "XDG_RUNTIME_DIR", UNWRITABLE, has_its_sockets_there },
+    { "XDG_RUNTIME_DIR", UNWRITABLE, has_its_control_socket_there },
+    { "WEIR_CONTROL_DIR", UNWRITABLE, has_its_control_socket_there },
     { "WEIR_QUOTA", "1GiB", has_its_quota_by_the_environment },
     { "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=1G", has_its_quota_by_the_environment },
     { "CUDA_DEVICE_MEMORY_LIMIT", "1g", has_its_quota_by_the_environment },
