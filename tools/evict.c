@@ -2,6 +2,7 @@
 /* evict.c - `weir evict`: takes the pools that it imports from a process. */
 #include "tools/common/command.h"
 #include "tools/common/processes.h"
+#include "tools/common/utf8.h"
 #include "tools/observe.h"
 
 #include <limits.h>
@@ -23,7 +24,7 @@ struct outcome {
 static void tell(const struct observed_socket *answer, int pid, bool is_named, struct outcome *outcome)
 {
     if (answer->status == WEIR_OK) {
-        printf("%s: process %d is evicted from pool '%s' of process %d; what it maps stays out of use until it is dead\n", answer->path,
+        printf("%s: process %d is evicted from pool '%s' of process %d; what it maps stays out of use until it is dead\n", SHOWN(answer->path),
                pid, answer->seen.told.pool, answer->seen.told.pid);
         outcome->evicted++;
         return;

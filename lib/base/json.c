@@ -22,6 +22,8 @@ size_t weir__json_character(const char **text, char escaped[WEIR__JSON_CHARACTER
         snprintf(escaped, WEIR__JSON_CHARACTER, "\\n");
     else if (first < 0x20 || first == 0x7F)
         snprintf(escaped, WEIR__JSON_CHARACTER, "\\u%04x", first);
+    else if (first == 0xC2 && (unsigned char)(*text)[1] < 0xA0)
+        snprintf(escaped, WEIR__JSON_CHARACTER, "\\u%04x", (unsigned char)(*text)[1]);
     else
         snprintf(escaped, WEIR__JSON_CHARACTER, "%.*s", (int)len, *text);
     *text += len ? len : 1;

@@ -265,6 +265,34 @@ else
     done
 fi
 
+# Sockets that anybody may have made, with names that are no UTF-8, and orders to the terminal.
+names_are_plain() {
+    python3 - "$weir" "$sockets" <<'PYTHON'
+import os, socket, subprocess, sys
+names, kept = [b"\xff", b"\xfe", b"\x1b]0;owned\x07\x1b[2J\rall is well", b"a\nweir: all is well", b'q"\\'], []
+for name in names:
+    kept.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+    kept[-1].bind(os.fsencode(sys.argv[2]) + b"/" + name)
+    kept[-1].listen(5)
+try:
+    for arguments in ("leases",), ("leases", "--json"), ("metrics",), ("doctor",):
+        run = subprocess.run((sys.argv[1],) + arguments + ("--timeout=0.5",), capture_output=True)
+        text = (run.stdout + run.stderr).decode()
+        assert all(char == "\n" or char.isprintable() for char in text), text
+        assert not any(line.startswith("weir: all") for line in text.splitlines()), text
+        series = [line for line in text.splitlines() if line.startswith("weir_export_up{")]
+        assert len(series) == len(set(series)) and (arguments[0] != "metrics" or len(series) >= len(names)), text
+finally:
+    for name in names:
+        os.unlink(os.fsencode(sys.argv[2]) + b"/" + name)
+PYTHON
+}
+if have_python; then
+    check "names_of_strange_sockets_are_shown_without_what_acts_on_a_terminal" names_are_plain
+else
+    skip "names_of_strange_sockets_are_shown_without_what_acts_on_a_terminal" "no python3"
+fi
+
 for fd in 3 5 6; do
     eval "echo quit >&$fd"
 done

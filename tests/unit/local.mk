@@ -104,6 +104,11 @@ TESTS += tests/unit/top_model
 tests_unit_top_model_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_top_model_LDADD = tests/unit/libtopdata.la tests/support/libsuite.la tools/libtools.la
 
+check_PROGRAMS += tests/unit/texts
+TESTS += tests/unit/texts
+tests_unit_texts_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_texts_LDADD = tests/support/libsuite.la tools/libtools.la
+
 check_PROGRAMS += tests/unit/top_view
 TESTS += tests/unit/top_view
 tests_unit_top_view_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

@@ -3,6 +3,7 @@
 
 #include "tools/common/complain.h"
 #include "tools/common/json.h"
+#include "tools/common/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,13 +38,13 @@ char *make_text(const char *format, va_list args)
 static void print(const struct policy_error *error)
 {
     int len = error->file ? policy_error_format(error, NULL, 0) : -1;
-    if (len < 0) {
-        fprintf(stderr, "weir: %s\n", error->message);
-        return;
-    }
-    char *line = must(malloc((size_t)len + 1));
-    policy_error_format(error, line, (size_t)len + 1);
-    fprintf(stderr, "%s\n", line);
+    char *line = len < 0 ? NULL : must(malloc((size_t)len + 1));
+    if (line)
+        policy_error_format(error, line, (size_t)len + 1);
+    /* Names and answers from elsewhere may be in it. */
+    char *plain = must(utf8_plain(line ? line : error->message, true));
+    fprintf(stderr, "%s%s\n", line ? "" : "weir: ", plain);
+    free(plain);
     free(line);
 }
 

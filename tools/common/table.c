@@ -2,6 +2,7 @@
 #include "tools/common/table.h"
 #include "tools/common/command.h"
 #include "tools/common/terminal.h"
+#include "tools/common/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,10 @@ void table_cell(struct table *table, const char *format, ...)
     table->cells = must_grow(table->cells, table->count, &table->room, sizeof(char *));
     va_list args;
     va_start(args, format);
-    table->cells[table->count++] = make_text(format, args);
+    char *text = make_text(format, args);
     va_end(args);
+    table->cells[table->count++] = must(utf8_plain(text, false));
+    free(text);
 }
 
 void table_cells(struct table *table, const char *const *cells)

@@ -17,7 +17,7 @@ struct table {
         .alignment = (letters)                                                                                                             \
     }
 
-/* Adds the next cell; the first row is the heading. */
+/* Adds the next cell, whose text may be from anywhere (utf8.h); the first row is the heading. */
 void table_cell(struct table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Adds cells that are texts, as the heading of a table, or a row of it. */

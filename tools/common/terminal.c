@@ -2,6 +2,7 @@
 #include "tools/common/terminal.h"
 #include "tools/common/complain.h"
 #include "tools/common/environment.h"
+#include "tools/common/utf8.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -44,7 +45,9 @@ void style_text(FILE *out, enum style style, const char *text)
         [STYLE_PLAIN] = "", [STYLE_STRONG] = "\033[1m", [STYLE_GOOD] = "\033[32m", [STYLE_BAD] = "\033[1;31m", [STYLE_FAINT] = "\033[2m",
     };
     bool coloured = style != STYLE_PLAIN && terminal_is_coloured(out);
-    fprintf(out, "%s%s%s", coloured ? codes[style] : "", text, coloured ? "\033[0m" : "");
+    char *plain = must(utf8_plain(text, false));
+    fprintf(out, "%s%s%s", coloured ? codes[style] : "", plain, coloured ? "\033[0m" : "");
+    free(plain);
 }
 
 void style_line(FILE *out, enum style style, const char *text)

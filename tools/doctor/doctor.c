@@ -15,6 +15,7 @@
 #include "tools/common/json.h"
 #include "tools/common/paragraph.h"
 #include "tools/common/processes.h"
+#include "tools/common/utf8.h"
 
 #define TEXT_MAX 1024 /* of what is printed as a line; what is longer is cut */
 
@@ -73,14 +74,12 @@ static size_t count_of(const struct doctor *doctor, enum doctor_state state)
 
 /* In words ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* What stands there is of the environment or of files: no control characters reach the terminal, those of two bytes neither. */
+/* What stands there is of the environment or of files. */
 static char *clean(const char *text)
 {
-    char *copy = must(strndup(text, TEXT_MAX));
-    for (unsigned char *at = (unsigned char *)copy; *at; at++)
-        if (*at < 0x20 || *at == 0x7f || (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0))
-            *at = '?';
-    return copy;
+    char *part = must(strndup(text, TEXT_MAX)), *plain = must(utf8_plain(part, false));
+    free(part);
+    return plain;
 }
 
 static void print_finding(const struct doctor_finding *finding)

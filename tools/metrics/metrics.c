@@ -6,6 +6,7 @@
 #include "tools/common/command.h"
 #include "tools/common/new_file.h"
 #include "tools/common/processes.h"
+#include "tools/common/utf8.h"
 #include "tools/metrics/families.h"
 #include "tools/observe.h"
 
@@ -50,17 +51,10 @@ static void begin(struct writer *writer, const struct family *family)
 
 static void label(struct writer *writer, const char *name, const char *value)
 {
-    fprintf(writer->out, "%c%s=\"", writer->has_labels ? ',' : '{', name);
+    char *escaped = must(utf8_label(value));
+    fprintf(writer->out, "%c%s=\"%s\"", writer->has_labels ? ',' : '{', name, escaped);
     writer->has_labels = true;
-    for (; *value; value++) {
-        if (*value == '\\' || *value == '"')
-            fputc('\\', writer->out);
-        if (*value == '\n')
-            fputs("\\n", writer->out);
-        else
-            fputc(*value, writer->out);
-    }
-    fputc('"', writer->out);
+    free(escaped);
 }
 
 static void label_number(struct writer *writer, const char *name, unsigned value)

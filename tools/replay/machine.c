@@ -54,7 +54,7 @@ static bool find_recorded(const struct script *script, struct costs *costs)
             is_good = false;
         }
     if (text && !is_good) {
-        view_shown(shown, why);
+        utf8_shown(shown, why);
         complain("%s: the trace's own cost table is left aside: %s", source_name(script->trace->path), shown);
     }
     return is_good;

@@ -86,10 +86,10 @@ static void print_row(struct table *table, const char *name, const struct outcom
 {
     char shown[SHOWN_LEN], area[32];
     if (!outcome->is_done) {
-        table_row(table, view_shown(shown, name), "failed", "", "", "", "", "", "", "", "", "", "");
+        table_row(table, utf8_shown(shown, name), "failed", "", "", "", "", "", "", "", "", "", "");
         return;
     }
-    table_row(table, view_shown(shown, name), TIME_TEXT(outcome->stall), TIME_TEXT(outcome_time(outcome, 0.5)),
+    table_row(table, utf8_shown(shown, name), TIME_TEXT(outcome->stall), TIME_TEXT(outcome_time(outcome, 0.5)),
               TIME_TEXT(outcome_time(outcome, 0.99)), TIME_TEXT(outcome->worst), SIZE_TEXT(outcome->peak_reserved),
               SIZE_TEXT(outcome_mean_reserved(outcome)), area_text(area, outcome), COUNT_TEXT(outcome->growths), COUNT_TEXT(outcome->trims),
               COUNT_TEXT(outcome->hits), COUNT_TEXT(outcome->refused));
@@ -99,11 +99,11 @@ static void print_rungs(const char *name, const struct outcome *outcome)
 {
     char shown[SHOWN_LEN];
     if (!outcome->is_done) {
-        printf("  %s: %s\n", view_shown(shown, name), outcome->why);
+        printf("  %s: %s\n", utf8_shown(shown, name), outcome->why);
         return;
     }
     if (outcome->recoveries) {
-        printf("  %s: recovery ran %s time%s", view_shown(shown, name), COUNT_TEXT(outcome->recoveries),
+        printf("  %s: recovery ran %s time%s", utf8_shown(shown, name), COUNT_TEXT(outcome->recoveries),
                weir__plural(outcome->recoveries));
         for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
             if (outcome->rescues[rung])
@@ -111,7 +111,7 @@ static void print_rungs(const char *name, const struct outcome *outcome)
         puts("");
     }
     if (outcome->other_pools)
-        printf("  %s: %s requests were of pools that this policy does not have; its default pool served them\n", view_shown(shown, name),
+        printf("  %s: %s requests were of pools that this policy does not have; its default pool served them\n", utf8_shown(shown, name),
                COUNT_TEXT(outcome->other_pools));
 }
 
@@ -144,7 +144,7 @@ void report_print(const struct report *report)
     const struct script_recorded *recorded = &script->recorded;
     struct table table = TABLE_INIT("lrrrrrrrrrrr");
     char shown[SHOWN_LEN];
-    printf("%s: %s requests of %s thread%s in %s\n", view_shown(shown, script->trace->path), COUNT_TEXT(script->requests),
+    printf("%s: %s requests of %s thread%s in %s\n", utf8_shown(shown, script->trace->path), COUNT_TEXT(script->requests),
            COUNT_TEXT(script->thread_count), weir__plural(script->thread_count), TIME_TEXT(script->end - script->begin));
     table_row(&table, "POLICY", "STALL", "P50", "P99", "WORST", "PEAK", "MEAN", "AREA", "GROWTHS", "TRIMS", "HITS", "REFUSED");
     const char *peak = recorded->has_reserved ? SIZE_TEXT(recorded->peak_reserved) : "";

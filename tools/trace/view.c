@@ -13,38 +13,6 @@
 /* Words ---------------------------------------------------------------------------------------------------------------------------------
  */
 
-/* The length of the printable UTF-8 sequence there; 0 for a control character, and for what is none. */
-static size_t printable_len(const unsigned char *text)
-{
-    size_t len = text[0] < 0x80 ? 1 : text[0] < 0xC2 ? 0 : text[0] < 0xE0 ? 2 : text[0] < 0xF0 ? 3 : text[0] < 0xF5 ? 4 : 0;
-    if (text[0] < 0x20 || text[0] == 0x7F || (text[0] == 0xC2 && text[1] < 0xA0))
-        return 0;
-    for (size_t i = 1; i < len; i++)
-        if ((text[i] & 0xC0) != 0x80)
-            return 0;
-    /* Marks that turn the direction of the text around would show it as another. */
-    if (text[0] == 0xE2 &&
-        ((text[1] == 0x80 && text[2] >= 0xAA && text[2] <= 0xAE) || (text[1] == 0x81 && text[2] >= 0xA6 && text[2] <= 0xA9)))
-        return 0;
-    return len;
-}
-
-const char *view_shown(char buffer[SHOWN_LEN], const char *text)
-{
-    char *to = buffer, *end = buffer + SHOWN_LEN - 8;
-    const unsigned char *at = (const unsigned char *)text;
-    while (*at && to < end) {
-        size_t len = printable_len(at);
-        if (len == 0)
-            *to++ = '?';
-        memcpy(to, at, len);
-        to += len;
-        at += len ? len : 1;
-    }
-    memcpy(to, *at ? "..." : "", *at ? sizeof "..." : 1);
-    return buffer;
-}
-
 const char *view_moment(struct text *text, const struct view_file *file, uint64_t time)
 {
     uint64_t whole = time > UINT64_MAX - file->shift ? UINT64_MAX : time + file->shift;
@@ -66,9 +34,9 @@ const char *view_pool(char buffer[SHOWN_LEN], const struct trace_pool *pool)
     if (pool->flags & TRACE_POOL_PRIVATE)
         snprintf(id, sizeof id, "#%" PRIu64, pool->id);
     if (pool->device && !(pool->flags & TRACE_POOL_HOST))
-        snprintf(buffer, SHOWN_LEN, "%.190s%s@%" PRIu64, view_shown(name, pool->name), id, pool->device);
+        snprintf(buffer, SHOWN_LEN, "%.190s%s@%" PRIu64, utf8_shown(name, pool->name), id, pool->device);
     else
-        snprintf(buffer, SHOWN_LEN, "%.220s%s", view_shown(name, pool->name), id);
+        snprintf(buffer, SHOWN_LEN, "%.220s%s", utf8_shown(name, pool->name), id);
     return buffer;
 }
 
@@ -106,7 +74,7 @@ struct symbols *view_symbols(struct view_file *file)
 const char *view_frame(char buffer[SHOWN_LEN], struct view_file *file, const struct trace_frame *frame)
 {
     char text[FRAME_TEXT_LEN];
-    return view_shown(buffer, trace_frame_text(text, view_symbols(file), frame));
+    return utf8_shown(buffer, trace_frame_text(text, view_symbols(file), frame));
 }
 
 void view_print_stack(struct view_file *file, const struct trace_stack *stack, const char *indent, size_t limit)

@@ -10,6 +10,7 @@
 
 #include "tools/common/format.h"
 #include "tools/common/json.h"
+#include "tools/common/utf8.h"
 #include "tools/trace/merge.h"
 #include "tools/trace/model.h"
 #include "tools/trace/symbols.h"
@@ -51,12 +52,6 @@ int view_why(const struct view *view); /* of replay/why.c, as it replays */
 
 /* Words ---------------------------------------------------------------------------------------------------------------------------------
  */
-
-enum { SHOWN_LEN = 256 };
-
-/* The text as a terminal may get it: without control characters, and not too long. */
-const char *view_shown(char buffer[SHOWN_LEN], const char *text);
-#define SHOWN(text) view_shown((char[SHOWN_LEN]){0}, (text))
 
 /* A time since the first file was started, as "1.204 s". */
 const char *view_moment(struct text *text, const struct view_file *file, uint64_t time);

@@ -24,7 +24,7 @@ static const char *name_of(char buffer[SHOWN_LEN], const struct holder *holder, 
 {
     struct text text;
     if (part == BY_TAG)
-        return holder->tag ? view_shown(buffer, holder->tag->text) : "-";
+        return holder->tag ? utf8_shown(buffer, holder->tag->text) : "-";
     if (part == BY_POOL)
         return view_pool(buffer, holder->pool);
     if (part == BY_STREAM)

@@ -17,7 +17,7 @@ struct division_name division_name_of(const struct part *part)
 {
     struct division_name name;
     char shown[SHOWN_LEN];
-    snprintf(name.chars, sizeof name.chars, "%s '%s'", part->is_stream ? "stream" : "tag", view_shown(shown, part->name));
+    snprintf(name.chars, sizeof name.chars, "%s '%s'", part->is_stream ? "stream" : "tag", utf8_shown(shown, part->name));
     return name;
 }
 

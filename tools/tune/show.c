@@ -115,9 +115,9 @@ char *show_summary(const struct tune *tune, const struct verification *verificat
     char *text = format_text("Found by weir tune for %s, from %s%s requests of %s.\n"
                              "Peak %s, stalls %s in %s%s. Against the policy '%s': %s.\n%s%s%s%s%s"
                              "%sCosts: %s.\n%s",
-                             tune_goals[tune->goal], first, COUNT_TEXT(tune->script.requests), view_shown(shown, tune->script.trace->path),
+                             tune_goals[tune->goal], first, COUNT_TEXT(tune->script.requests), utf8_shown(shown, tune->script.trace->path),
                              SIZE_TEXT(tune->chosen.peak_reserved), TIME_TEXT(tune->chosen.stall), TIME_TEXT(tune->chosen.elapsed),
-                             refused, view_shown(base, tune->base_name), own,
+                             refused, utf8_shown(base, tune->base_name), own,
                              *cuda ? "Against CUDA's defaults: " : "", cuda, *cuda ? ".\n" : "",
                              kept, part, tune->script.has_synchronises ? "" : no_synchronises, machine_costs_text(&tune->machine), measured);
     free(kept);

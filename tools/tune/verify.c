@@ -118,7 +118,7 @@ static void add_difference(struct verification *verification, const struct conte
     char one[SHOWN_LEN], other[SHOWN_LEN];
     size_t len = strlen(verification->order);
     snprintf(verification->order + len, sizeof verification->order - len, "%s'%s' %s than '%s'", len ? ", " : "",
-             view_shown(one, less->name), takes, view_shown(other, more->name));
+             utf8_shown(one, less->name), takes, utf8_shown(other, more->name));
 }
 
 /* Where the measured order of two is not the predicted one. Rounds that overlap have no order. */
@@ -167,7 +167,7 @@ char *verify_summary(const struct verification *verification)
     if (!verification->is_measured)
         return format_text("It could not be measured on the GPU.");
     return format_text("Measured on the GPU with the whole trace: peak %s, stalls %s. The policy '%s': peak %s, stalls %s.%s%s%s",
-                       SIZE_TEXT(chosen->peak.median), TIME_TEXT(chosen->stall.median), view_shown(shown, in_force->name),
+                       SIZE_TEXT(chosen->peak.median), TIME_TEXT(chosen->stall.median), utf8_shown(shown, in_force->name),
                        SIZE_TEXT(in_force->peak.median), TIME_TEXT(in_force->stall.median),
                        *verification->order ? "\nThe measured order is not the predicted one: " : "", verification->order,
                        *verification->order ? "." : "");
@@ -178,7 +178,7 @@ static void print_row(struct table *table, const struct contender *contender)
     const struct outcome *predicted = &contender->predicted, *measured = &contender->measured;
     char shown[SHOWN_LEN];
     bool is_done = measured->is_done;
-    table_row(table, view_shown(shown, contender->name), predicted->is_done ? SIZE_TEXT(predicted->peak_reserved) : "failed",
+    table_row(table, utf8_shown(shown, contender->name), predicted->is_done ? SIZE_TEXT(predicted->peak_reserved) : "failed",
               is_done ? SIZE_TEXT(contender->peak.median) : "failed", predicted->is_done ? TIME_TEXT(predicted->stall) : "failed",
               is_done ? TIME_TEXT(contender->stall.median) : "failed", is_done ? TIME_TEXT(contender->stall.least) : "",
               is_done ? TIME_TEXT(contender->stall.most) : "", is_done ? COUNT_TEXT(measured->refused) : "");
