@@ -47,7 +47,7 @@ int main(int argc, char **argv)
 {
     /* A reader that went away must not be the death of a process in the middle of GPU work. */
     signal(SIGPIPE, SIG_IGN);
-    /* Nor the limit that a batch system sets on files: what cannot be written is an error like a full disk. */
+    /* A file above the limit of ulimit -f is an error as any other (EFBIG), so that no part of one is left. */
     signal(SIGXFSZ, SIG_IGN);
     int status = run_main(argc, argv);
     return terminal_close_stdout() ? status : EXIT_TROUBLE;

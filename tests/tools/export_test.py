@@ -51,7 +51,7 @@ def export_never_writes_over_a_trace():
 def export_says_that_the_disk_is_full():
     for form in FORMS:
         said = weir("trace", "export", "--%s=/dev/full" % form, path(life()), status=2)[1]
-        assert "cannot write /dev/full: No space left on device" in said, said
+        assert "/dev/full cannot be written: No space left on device" in said, said
         with open("/dev/full", "wb") as full:
             assert "No space left" in weir("trace", "export", "--%s=-" % form, path(life()), status=2, stdout=full)[1]
 
@@ -69,7 +69,7 @@ def export_wants_one_file_to_write():
     for arguments, words in ((("export", trace), "export to what?"),
                              (("export", "--rmm=-", "--perfetto=-", trace), "--perfetto and --rmm are two files"),
                              (("export", "--json", "--rmm=-", trace), "both want standard output"),
-                             (("export", "--rmm", "/nowhere/at/all", trace), "cannot write /nowhere/at/all"),
+                             (("export", "--rmm", "/nowhere/at/all", trace), "/nowhere/at/all cannot be written"),
                              (("peak", "--rmm=-", trace), "--rmm is of 'weir trace export'")):
         assert words in weir("trace", *arguments, status=2)[1], words
 

@@ -69,4 +69,76 @@ check "reader_that_went_away_from_json_is_no_error" unread 0 devices --json
 check "reader_that_went_away_from_help_is_no_error" unread 0 --help
 check "reader_that_went_away_from_figures_is_no_error" unread 0 metrics
 check "reader_that_went_away_changes_no_status" unread 1 check --json bad.yaml
+
+# Files that commands write: all of a file or none, for this user alone but where others are to read it, and nothing through a link.
+cat >rmm.csv <<'END'
+Thread,Time,Action,Pointer,Size,Stream
+1,10:00:00.000000,allocate,0x1000,33554432,0
+1,10:00:00.001000,allocate,0x2000,1073741824,0
+1,10:00:00.002000,free,0x2000,1073741824,0
+1,10:00:01.000000,free,0x1000,33554432,0
+END
+mkdir made
+
+# above_limit ARGUMENT…: where a file may have no byte (ulimit -f) the command says so, ends with 2, and leaves what was in the folder.
+above_limit() {
+    ls -A made >before
+    (ulimit -f 0; "$weir" "$@" 2>&1; echo "status $?") | cat >said
+    ls -A made >after
+    says said "made/file cannot be written: File too large" "status 2" && cmp before after
+}
+# writes MODE ARGUMENT…: the command makes the file, with that mode.
+writes() {
+    mode=$1
+    shift
+    exits 0 "$@" && [ -s made/file ] && [ "$(stat -c %a made/file)" = "$mode" ] && [ "$(ls -A made)" = file ]
+}
+# replaces MODE ARGUMENT…: the same, where a file of another mode has that name; another name of that file keeps what was in it.
+replaces() {
+    echo old >made/file && chmod 606 made/file && ln made/file former && writes "$@" && says former old
+}
+# spares ARGUMENT…: nothing is written through a link, whether or not there is something behind it.
+spares() {
+    echo old >target
+    for behind in target nothing; do
+        ln -sf "../$behind" made/file
+        exits 2 "$@" && says "$err" "made/file" && [ -L made/file ] && [ ! -e nothing ] && [ "$(cat target)" = old ] || return 1
+    done
+}
+# output NAME new|replace|sim MODE ARGUMENT…: all of this of one way to write made/file. sim: it replaces, and memory of the simulator, which
+# it needs, is a file too.
+output() {
+    name=$1 place=$2 mode=$3
+    shift 3
+    rm -rf made/* former
+    [ "$place" = sim ] || check "${name}_above_the_limit_of_files_leaves_none" above_limit "$@"
+    check "${name}_is_made_for_its_readers" writes "$mode" "$@"
+    [ "$place" != replace ] || check "${name}_above_the_limit_of_files_leaves_the_former" above_limit "$@"
+    if [ "$place" != new ]; then
+        check "${name}_takes_the_place_and_not_the_mode_of_a_file" replaces "$mode" "$@"
+    fi
+    rm -f made/* former
+    check "${name}_goes_through_no_link" spares "$@"
+}
+umask 022
+output metrics replace 644 metrics --output=made/file
+output calibrate sim 600 calibrate --output=made/file
+output rmm replace 600 trace export --rmm=made/file rmm.csv
+output perfetto replace 600 trace export --perfetto=made/file rmm.csv
+output memory_viz replace 600 trace export --memory-viz=made/file rmm.csv
+output svg replace 600 trace plot --svg=made/file rmm.csv
+output replay_plot new 600 replay --plot=made/file rmm.csv
+output tune_policy new 644 tune --memory=4GiB --output=made/file rmm.csv
+output tune_plot new 600 tune --memory=4GiB --plot=made/file rmm.csv
+
+# Early enough that stdio has forgotten why by the end.
+long_output() {
+    "$weir" trace plot --svg=- rmm.csv >/dev/full 2>"$err"
+    [ $? -eq 2 ] && says "$err" "cannot write the output: No space left on device"
+}
+if [ -w /dev/full ]; then
+    check "full_disk_is_told_of_a_long_output_too" long_output
+else
+    skip "full_disk_is_told_of_a_long_output_too" "no /dev/full"
+fi
 done_testing

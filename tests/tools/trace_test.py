@@ -301,7 +301,7 @@ def svg_is_for_this_user_alone():
 
 @fact
 def svg_that_cannot_be_written_says_so():
-    has(weir("plot", "--svg=/nonexistent/plot.svg", JOB, status=2), "cannot write /nonexistent/plot.svg: No such file")
+    has(weir("plot", "--svg=/nonexistent/plot.svg", JOB, status=2), "/nonexistent/plot.svg cannot be written: No such file")
 
 
 @fact

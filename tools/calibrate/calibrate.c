@@ -185,7 +185,7 @@ static int answer_call(const struct command_call *call, struct answer *answer)
     }
     if (given[OPT_COSTS].given)
         return costs_find(given[OPT_COSTS].text, "", NULL, NULL, &answer->measured.costs, &answer->origin);
-    if (file && !new_file_can_replace("calibrate", file))
+    if (file && !new_file_can_be_made("calibrate", file, NEW_FILE_REPLACE))
         return EXIT_TROUBLE;
     const struct gpu *gpu = find_gpu(call, device);
     if (!gpu)

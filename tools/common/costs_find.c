@@ -16,6 +16,7 @@
 #include "lib/trace/costs.h"
 #include "tools/common/complain.h"
 #include "tools/common/environment.h"
+#include "tools/common/new_file.h"
 #include "tools/common/source.h"
 
 #ifndef WEIR_COSTS_DIR
@@ -208,40 +209,6 @@ static bool make_folder(const char *path)
     return mkdir(path, 0700) == 0 ? chmod(path, 0700) == 0 : errno == EEXIST; /* whatever the umask is */
 }
 
-/* Returns an errno. */
-static int write_text(int fd, const char *text)
-{
-    size_t len = strlen(text);
-    while (len > 0) {
-        ssize_t done = write(fd, text, len);
-        if (done < 0 && errno != EINTR)
-            return errno;
-        text += done < 0 ? 0 : done;
-        len -= done < 0 ? 0 : (size_t)done;
-    }
-    return 0;
-}
-
-/* Into a file beside it, that then takes its name, so that a reader sees one table or the other, whole. Returns an errno. */
-static int replace(const char *path, const char *text)
-{
-    char *beside = format_text("%s.XXXXXX", path);
-    int fd = mkostemp(beside, O_CLOEXEC); /* makes it anew, 0600, and follows no link */
-    int error = fd < 0 ? errno : write_text(fd, text);
-    if (fd >= 0) {
-        if (!error && fsync(fd) != 0)
-            error = errno;
-        if (close(fd) != 0 && !error)
-            error = errno;
-        if (!error && rename(beside, path) != 0)
-            error = errno;
-        if (error)
-            unlink(beside);
-    }
-    free(beside);
-    return error;
-}
-
 static int place_in(const char *directory, const struct costs *costs, char path[static PATH_MAX])
 {
     char name[NAME_MAX];
@@ -281,10 +248,11 @@ int costs_save(const struct costs *costs, const char *file, char path[static PAT
     int status = file ? EXIT_GOOD : place_in_cache(costs, path);
     if (status != EXIT_GOOD)
         return status;
+    struct new_file out;
+    if (!new_file_begin(&out, "calibrate", path, NEW_FILE_REPLACE, 0600))
+        return EXIT_TROUBLE;
     char *text = costs_write(costs);
-    int error = replace(path, text);
+    fputs(text, out.out);
     free(text);
-    if (error)
-        complain("%s: %s: the cost table was not kept", path, strerror(error));
-    return error ? EXIT_TROUBLE : EXIT_GOOD;
+    return new_file_end(&out, true);
 }

@@ -1,61 +1,126 @@
 /* SPDX-License-Identifier: MIT */
+#include "config.h"
+
 #include "tools/common/new_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/format.h"
 #include "tools/common/complain.h"
 #include "tools/common/environment.h"
 
-/* 0, or why no new file of that name can be made. */
-static int why_not_made(const char *path)
+static bool complain_of(const char *command, const char *path, int error)
 {
-    struct stat status;
-    const char *slash = strrchr(path, '/');
-    char *folder = slash ? format_text("%.*s", (int)(slash - path) + 1, path) : format_text(".");
-    int why = lstat(path, &status) == 0 ? EEXIST : !*path || access(folder, W_OK | X_OK) == 0 ? 0 : errno;
-    free(folder);
-    return *path ? why : ENOENT;
-}
-
-static bool complain_of(const char *command, const char *path, int why)
-{
-    complain("%s: %s: %s: name another file%s", command, path, strerror(why), why == EEXIST ? ", or move it away" : "");
+    complain("%s: %s cannot be written: %s", command, path,
+             WEIR__WHY(error, error == EEXIST ? "name another file, or move it away" : "name a file in a directory that may be written to"));
     return false;
 }
 
-bool new_file_can_be_made(const char *command, const char *path)
+/* Whether it is written to as it is: a device or a pipe. */
+static bool is_stream(const char *path)
 {
-    int why = why_not_made(path);
-    return !why || complain_of(command, path, why);
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
-bool new_file_can_replace(const char *command, const char *path)
+/* Whether what has that name lets itself be replaced. */
+static bool can_replace(const char *command, const char *path)
 {
-    struct stat status;
-    bool is_lost = stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+    struct stat info;
+    bool is_link = lstat(path, &info) == 0 && S_ISLNK(info.st_mode), is_lost = is_stream(path);
     if (is_lost)
         complain("%s: %s is no regular file, and would be replaced by one: name another file", command, path);
-    return !is_lost;
+    else if (is_link)
+        complain("%s: %s is a link, which would be replaced by a file: name the file itself, or remove the link", command, path);
+    return !is_lost && !is_link;
 }
 
-FILE *new_file_make(const char *command, const char *path)
+bool new_file_can_be_made(const char *command, const char *path, enum new_file_place place)
 {
-    FILE *out = fopen(path, "wxe");
-    if (!out)
+    struct stat status;
+    const char *slash = strrchr(path, '/');
+    if (place == NEW_FILE_OR_STREAM && is_stream(path))
+        return true;
+    if (place != NEW_FILE_NOWHERE && !can_replace(command, path))
+        return false;
+    char *folder = slash ? format_text("%.*s", (int)(slash - path) + 1, path) : format_text(".");
+    bool is_there = lstat(path, &status) == 0;
+    int error = !*path ? ENOENT : access(folder, W_OK | X_OK) ? errno : 0;
+    if (is_there && place == NEW_FILE_NOWHERE)
+        error = EEXIST;
+    else if (is_there && S_ISDIR(status.st_mode))
+        error = EISDIR;
+    free(folder);
+    return !error || complain_of(command, path, error);
+}
+
+/* stdio forgets why a write failed, if it was not the last. */
+static ssize_t write_out(void *data, const char *bytes, size_t size)
+{
+    struct new_file *file = data;
+    size_t done = 0;
+    while (done < size) {
+        ssize_t count = write(file->fd, bytes + done, size - done);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0 && !file->error)
+            file->error = errno;
+        if (count < 0)
+            return 0;
+        done += (size_t)count;
+    }
+    return (ssize_t)done;
+}
+
+static int open_place(struct new_file *file, enum new_file_place place, mode_t mode)
+{
+    file->is_stream = place == NEW_FILE_OR_STREAM && is_stream(file->path);
+    if (file->is_stream)
+        return open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (place == NEW_FILE_NOWHERE)
+        return open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, mode);
+    file->beside = format_text("%s.XXXXXX", file->path);
+    int fd = mkostemp(file->beside, O_CLOEXEC); /* makes it anew, 0600, and follows no link */
+    if (fd >= 0 && mode != 0600 && fchmod(fd, mode) != 0)
+        file->error = errno;
+    return fd;
+}
+
+bool new_file_begin(struct new_file *file, const char *command, const char *path, enum new_file_place place, mode_t mode)
+{
+    *file = (struct new_file){.command = command, .path = path};
+    if (!new_file_can_be_made(command, path, place))
+        return false;
+    file->fd = open_place(file, place, mode);
+    if (file->fd < 0) {
         complain_of(command, path, errno);
-    return out;
+        free(file->beside);
+        return false;
+    }
+    file->out = must(fopencookie(file, "w", (cookie_io_functions_t){.write = write_out}));
+    return true;
 }
 
-int new_file_end(const char *command, const char *path, FILE *out)
+int new_file_end(struct new_file *file, bool is_whole)
 {
-    bool is_bad = ferror(out);
-    if (fclose(out) == 0 && !is_bad)
-        return EXIT_GOOD;
-    complain("%s: %s: %s", command, path, strerror(errno));
-    remove(path);
-    return EXIT_TROUBLE;
+    errno = 0;
+    if (fclose(file->out) != 0 && !file->error)
+        file->error = errno ? errno : EIO;
+    if (file->beside && is_whole && !file->error && fsync(file->fd) != 0)
+        file->error = errno;
+    if (close(file->fd) != 0 && !file->error)
+        file->error = errno;
+    if (file->beside && is_whole && !file->error && rename(file->beside, file->path) != 0)
+        file->error = errno;
+    bool is_good = is_whole && !file->error;
+    if (!is_good && !file->is_stream)
+        unlink(file->beside ? file->beside : file->path);
+    if (file->error)
+        complain_of(file->command, file->path, file->error);
+    free(file->beside);
+    return is_good ? EXIT_GOOD : EXIT_TROUBLE;
 }

@@ -65,12 +65,18 @@ static bool reader_is_gone(void)
 
 bool terminal_close_stdout(void)
 {
+    bool has_failed = ferror(stdout);
     errno = 0;
-    bool failed = ferror(stdout) || fflush(stdout);
+    bool failed = fflush(stdout) || has_failed;
     if (failed && reader_is_gone())
         return true;
+    /* Of what failed before, stdio has forgotten why: it fails again. */
+    if (has_failed && !errno && write(STDOUT_FILENO, "\n", 1) == 1)
+        errno = 0;
+    int error = errno;
     if (fclose(stdout) == 0 && !failed)
         return true;
+    errno = error ? error : errno;
     if (errno)
         complain("cannot write the output: %s", strerror(errno));
     else

@@ -2,7 +2,6 @@
 /* metrics.c - `weir metrics`: the figures of all live processes, and of exports, in the text format of Prometheus. */
 #include "config.h"
 
-#include "lib/base/format.h"
 #include "tools/common/command.h"
 #include "tools/common/new_file.h"
 #include "tools/common/processes.h"
@@ -10,15 +9,11 @@
 #include "tools/metrics/families.h"
 #include "tools/observe.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { OPT_OUTPUT, OPT_TIMEOUT };
 
@@ -311,44 +306,14 @@ static void write_all(struct writer *writer, FILE *out)
 
 /* The command -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Into a file beside it, that then takes its name: who reads it sees the old text or the new one, whole. Returns an errno. */
-static int write_file(struct writer *writer, const char *path, char *beside)
-{
-    int fd = mkostemp(beside, O_CLOEXEC);
-    if (fd < 0)
-        return errno;
-    FILE *out = fdopen(fd, "w");
-    if (!out)
-        close(fd);
-    int error = out ? 0 : errno;
-    if (out) {
-        write_all(writer, out);
-        /* Whoever scrapes it is another user. */
-        if (fchmod(fd, 0644) != 0 || fflush(out) != 0 || ferror(out))
-            error = errno ? errno : EIO;
-        if (fclose(out) != 0 && !error)
-            error = errno;
-    }
-    if (!error && rename(beside, path) != 0)
-        error = errno;
-    if (error)
-        unlink(beside);
-    return error;
-}
-
 static int replace(struct writer *writer, const char *path)
 {
-    char *beside;
-    if (!new_file_can_replace("metrics", path))
+    struct new_file file;
+    /* Whoever scrapes it is another user. */
+    if (!new_file_begin(&file, "metrics", path, NEW_FILE_REPLACE, 0644))
         return EXIT_TROUBLE;
-    if (asprintf(&beside, "%s.XXXXXX", path) < 0)
-        beside = must(NULL);
-    errno = 0;
-    int error = write_file(writer, path, beside);
-    free(beside);
-    if (error)
-        complain("metrics: %s cannot be written: %s", path, WEIR__WHY(error, "name a file in a directory that may be written to"));
-    return error ? EXIT_TROUBLE : EXIT_GOOD;
+    write_all(writer, file.out);
+    return new_file_end(&file, true);
 }
 
 static void complain_of(const struct observed_sockets *exports)

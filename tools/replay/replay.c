@@ -66,11 +66,11 @@ static int read_policies(const struct option_value *value, struct choice *choice
 
 static int draw(const struct report *report, const char *path)
 {
-    FILE *out = new_file_make("replay", path);
-    if (!out)
+    struct new_file file;
+    if (!new_file_begin(&file, "replay", path, NEW_FILE_NOWHERE, 0600))
         return EXIT_TROUBLE;
-    curves_write(report, out);
-    return new_file_end("replay", path, out);
+    curves_write(report, file.out);
+    return new_file_end(&file, true);
 }
 
 static int replay_trace(struct trace *trace, const struct choice *choice, const struct command_call *call, struct json *json)
@@ -134,7 +134,7 @@ static int look_at_options(const struct command_call *call)
         complain("replay: --plot draws one trace, and %d are named: replay them one by one", call->count);
         return EXIT_TROUBLE;
     }
-    return !plot->given || new_file_can_be_made("replay", plot->text) ? EXIT_GOOD : EXIT_TROUBLE;
+    return !plot->given || new_file_can_be_made("replay", plot->text, NEW_FILE_NOWHERE) ? EXIT_GOOD : EXIT_TROUBLE;
 }
 
 static int run(const struct command_call *call)

@@ -2,13 +2,9 @@
 #include "tools/trace/output.h"
 #include "tools/common/complain.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-/* Writing empties the file first, so it may be none of those that are read. */
+/* What is written takes the place of the file, so it may be none of those that are read. */
 static bool is_input(const struct view *view, const char *path)
 {
     struct stat output, input;
@@ -20,33 +16,10 @@ static bool is_input(const struct view *view, const char *path)
     return false;
 }
 
-FILE *output_open(const struct view *view, const char *path)
+bool output_begin(struct new_file *file, const struct view *view, const char *path)
 {
-    if (is_input(view, path)) {
-        complain("trace: %s is one of the traces: name another file", path);
-        return NULL;
-    }
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0600);
-    FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
-    if (!out) {
-        complain("cannot write %s: %s", path, strerror(errno));
-        if (fd >= 0)
-            close(fd);
-    }
-    return out;
-}
-
-bool output_close(FILE *out, const char *path, bool is_whole)
-{
-    struct stat status;
-    bool is_file = fstat(fileno(out), &status) == 0 && S_ISREG(status.st_mode);
-    errno = 0;
-    int error = fflush(out) != 0 || ferror(out) ? errno ? errno : EIO : 0;
-    if (fclose(out) != 0 && !error)
-        error = errno;
-    if (is_file && (error || !is_whole))
-        unlink(path);
-    if (error)
-        complain("cannot write %s: %s", path, strerror(error));
-    return !error;
+    if (!is_input(view, path))
+        return new_file_begin(file, "trace", path, NEW_FILE_OR_STREAM, 0600);
+    complain("trace: %s is one of the traces: name another file", path);
+    return false;
 }

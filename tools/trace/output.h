@@ -3,13 +3,10 @@
 #ifndef WEIR_TRACE_OUTPUT_H
 #define WEIR_TRACE_OUTPUT_H
 
+#include "tools/common/new_file.h"
 #include "tools/trace/view.h"
 
-#include <stdio.h>
-
-/* Writes over what has that name. NULL after a complaint. */
-FILE *output_open(const struct view *view, const char *path);
-/* Closes it; false after a complaint. A part is none, so a file that lacks the rest goes. */
-bool output_close(FILE *out, const char *path, bool is_whole);
+/* Begins what takes the place of a file of that name, or is written to a device or a pipe. false after a complaint. */
+bool output_begin(struct new_file *file, const struct view *view, const char *path);
 
 #endif

@@ -42,8 +42,8 @@ static bool choose(const struct view *view, struct choice *choice)
     return choice->path != NULL;
 }
 
-/* NULL after a complaint. */
-static FILE *open_output(const struct view *view, const struct choice *choice)
+/* false after a complaint. */
+static bool begin_output(struct new_file *file, const struct view *view, const struct choice *choice)
 {
     if (strcmp(choice->path, "-") == 0) {
         if (view->json)
@@ -51,10 +51,10 @@ static FILE *open_output(const struct view *view, const struct choice *choice)
         else if (!choice->is_text && isatty(STDOUT_FILENO))
             complain("trace: what --%s writes is not for a terminal: name a file, or redirect it", choice->option);
         else
-            return stdout;
-        return NULL;
+            return true;
+        return false;
     }
-    return output_open(view, choice->path);
+    return output_begin(file, view, choice->path);
 }
 
 static struct symbols *symbols_of(void *files, size_t trace)
@@ -62,16 +62,16 @@ static struct symbols *symbols_of(void *files, size_t trace)
     return view_symbols(&((struct view_file *)files)[trace]);
 }
 
-static int write_export(const struct view *view, const struct choice *choice, FILE *out)
+static int write_export(const struct view *view, const struct choice *choice, struct new_file *file)
 {
     struct trace **traces = must(calloc(view->count + 1, sizeof traces[0]));
     for (size_t i = 0; i < view->count; i++)
         traces[i] = &view->files[i].trace;
-    struct export export = {.traces = traces, .count = view->count, .out = out, .symbols_of = symbols_of, .context = view->files};
+    struct export export = {.traces = traces, .count = view->count, .out = file->out, .symbols_of = symbols_of, .context = view->files};
     bool is_whole = choice->write(&export);
     free(traces);
     /* What went wrong at stdout is said when the command ends. */
-    bool is_written = out == stdout || output_close(out, choice->path, is_whole);
+    bool is_written = file->out == stdout || new_file_end(file, is_whole) == EXIT_GOOD;
     if (!is_whole)
         complain("trace: export --%s: %s", choice->option, export.error);
     if (export.left_out)
@@ -85,10 +85,10 @@ int view_export(const struct view *view)
     struct choice choice;
     if (!choose(view, &choice))
         return EXIT_TROUBLE;
-    FILE *out = open_output(view, &choice);
-    if (!out)
+    struct new_file file = {.out = stdout};
+    if (!begin_output(&file, view, &choice))
         return EXIT_TROUBLE;
-    int status = write_export(view, &choice, out);
+    int status = write_export(view, &choice, &file);
     for (size_t i = 0; i < view->count; i++) {
         if (view->json)
             view_file_begin(view, &view->files[i]);

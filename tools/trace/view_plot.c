@@ -143,11 +143,11 @@ static void json_file(const struct view *view, const struct plot *plot, const st
 static int write_svg(const struct view *view, const struct plot *plot)
 {
     bool is_stdout = strcmp(view->svg, "-") == 0;
-    FILE *out = is_stdout ? stdout : output_open(view, view->svg);
-    if (!out)
+    struct new_file file = {.out = stdout};
+    if (!is_stdout && !output_begin(&file, view, view->svg))
         return EXIT_TROUBLE;
-    plot_write_svg(plot, out);
-    return is_stdout || output_close(out, view->svg, true) ? EXIT_GOOD : EXIT_TROUBLE;
+    plot_write_svg(plot, file.out);
+    return is_stdout ? EXIT_GOOD : new_file_end(&file, true);
 }
 
 int view_plot(const struct view *view)

@@ -248,30 +248,33 @@ static bool look_at_chosen(struct tune *tune)
 
 /* The command -------------------------------------------------------------------------------------------------------------------------- */
 
-static int write_policy(const struct tune *tune, const char *file, const char *comment)
+static int write_policy(const struct tune *tune, const char *path, const char *comment)
 {
-    FILE *out = file ? new_file_make("tune", file) : stdout;
-    if (!out)
-        return EXIT_TROUBLE;
-    if (!file)
+    struct new_file file;
+    if (!path) {
         puts("");
-    tune_write(tune, out, comment);
-    return file ? new_file_end("tune", file, out) : EXIT_GOOD;
+        tune_write(tune, stdout, comment);
+        return EXIT_GOOD;
+    }
+    if (!new_file_begin(&file, "tune", path, NEW_FILE_NOWHERE, 0644))
+        return EXIT_TROUBLE;
+    tune_write(tune, file.out, comment);
+    return new_file_end(&file, true);
 }
 
-static int write_picture(const struct tune *tune, const char *file)
+static int write_picture(const struct tune *tune, const char *path)
 {
-    FILE *out = new_file_make("tune", file);
-    if (!out)
+    struct new_file file;
+    if (!new_file_begin(&file, "tune", path, NEW_FILE_NOWHERE, 0600))
         return EXIT_TROUBLE;
-    picture_write(tune, out);
-    return new_file_end("tune", file, out);
+    picture_write(tune, file.out);
+    return new_file_end(&file, true);
 }
 
 /* A search takes minutes, and its files are made behind it. */
 static bool can_be_made(const struct option_value *file)
 {
-    return !file->given || new_file_can_be_made("tune", file->text);
+    return !file->given || new_file_can_be_made("tune", file->text, NEW_FILE_NOWHERE);
 }
 
 static bool are_two(const struct option_value *output, const struct option_value *plot)
