@@ -87,6 +87,10 @@ _weir_values() {
     FILE* | TRACE) _weir_files '' ;;
     POLICY) _weir_policies ;;
     COMMAND) _weir_commands ;;
+    PID\|COMMAND)
+        _weir_values PID
+        _weir_commands
+        ;;
     ARGUMENT) _weir_files '' ;;
     KEY=VALUE) _weir_assignments ;;
     SUBCOMMAND) _weir_add '' '' "${!_weir_options[@]}" ;;

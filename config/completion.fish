@@ -66,6 +66,9 @@ function _weir_values
             __fish_complete_path (commandline -ct)
         case COMMAND
             __fish_complete_command
+        case 'PID|COMMAND'
+            _weir_values PID
+            __fish_complete_command
         case KEY=VALUE
             printf '%s\n' $_weir_live_keys
             for pool in (weir ps --timeout=0.5 --list=pools (_weir_words)[2] 2>/dev/null)

@@ -29,6 +29,10 @@ _weir_value() {
         ;;
     FILE* | TRACE | ARGUMENT) _files ;;
     COMMAND) _command_names -e ;;
+    "PID|COMMAND")
+        _weir_value PID
+        _command_names -e
+        ;;
     KEY=VALUE)
         found=($_weir_live_keys)
         local pool

@@ -123,7 +123,8 @@ static void print_device(int index, const struct device *device)
 
 static void print_peers(const struct machine *machine)
 {
-    style_line(stdout, STYLE_STRONG, "\nPeers");
+    putchar('\n');
+    style_line(stdout, STYLE_STRONG, "Peers");
     puts("  Whether kernels on the device above can use memory of the device at the left, if a policy's peer_access grants it.\n");
     char *alignment = must(calloc((size_t)machine->count + 2, 1));
     memset(alignment, 'l', (size_t)machine->count + 1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* trim.c - `weir trim`: has live processes give memory that they do not use back to the device. */
+#include "tools/common/change.h"
 #include "tools/common/command.h"
 #include "tools/common/format.h"
 #include "tools/common/json.h"
@@ -7,13 +8,14 @@
 #include "tools/common/size.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { OPT_PID, OPT_ALL, OPT_POOL, OPT_KEEP, OPT_JSON, OPT_TIMEOUT };
 
 static const struct command_option options[] = {
-    [OPT_PID] = {.name = "pid", .kind = OPTION_TEXT, .placeholder = "PID", .help = "this process, as 'weir ps' shows it"},
+    [OPT_PID] = {.name = "pid", .kind = OPTION_TEXT, .placeholder = "PID", .help = "the same as the operand PID"},
     [OPT_ALL] = {.name = "all", .kind = OPTION_FLAG, .help = "all processes that 'weir ps' shows"},
     [OPT_POOL] = {.name = "pool", .kind = OPTION_TEXT, .placeholder = "POOL", .help = "pools of this name only"},
     [OPT_KEEP] = {"keep", 0, OPTION_TEXT, "SIZE", "leave so much to each pool (default: the policy's keep)", 0, 0},
@@ -38,9 +40,10 @@ static bool read_question(const struct command_call *call, struct wire_message *
     const struct option_value *pid = &call->options[OPT_PID], *all = &call->options[OPT_ALL];
     const struct option_value *pool = &call->options[OPT_POOL], *keep = &call->options[OPT_KEEP];
     unsigned timeout_ms = processes_timeout(&call->options[OPT_TIMEOUT]);
-    if (pid->given == all->given) {
-        complain(pid->given ? "trim: --pid and --all go not together; give one of them"
-                            : "trim: which process? Give --pid=PID for one that 'weir ps' shows, or --all for all of them");
+    bool is_named = pid->given || call->count;
+    if (is_named == all->given || (pid->given && call->count)) {
+        complain(is_named ? "trim: PID, --pid and --all go not together; give one of them"
+                          : "trim: which process? Write its PID, as 'weir ps' shows it, or --all for all of them");
         return false;
     }
     /* A quarter of the time is for the way there and back, and for giving what was waited for. */
@@ -125,16 +128,29 @@ static int judge(const struct processes *processes, const struct command_call *c
     return status;
 }
 
+/* All weirs of a process are meant; but elsewhere those of one number may be of several processes. */
+static int find(const struct command_call *call, unsigned timeout_ms, struct processes *processes)
+{
+    char *pid = (char *)call->options[OPT_PID].text;
+    int count = pid ? 1 : call->count, status = processes_find("trim", count, pid ? &pid : call->operands, timeout_ms, processes);
+    for (size_t i = 0; i < processes->count && count == 1; i++) {
+        if (!processes->items[i].is_elsewhere || processes->count == 1)
+            continue;
+        change_complain_of_several("trim", pid ? pid : call->operands[0], processes);
+        processes_free(processes);
+        return EXIT_TROUBLE;
+    }
+    return status;
+}
+
 static int run(const struct command_call *call)
 {
     unsigned timeout_ms = processes_timeout(&call->options[OPT_TIMEOUT]);
-    char *pid = (char *)call->options[OPT_PID].text;
     struct wire_message question;
     struct processes processes;
     if (!read_question(call, &question))
         return EXIT_TROUBLE;
-    /* All weirs of the process are meant. */
-    int status = processes_find("trim", pid ? 1 : 0, &pid, timeout_ms, &processes);
+    int status = find(call, timeout_ms, &processes);
     processes_send(&processes, &question, timeout_ms);
     status = judge(&processes, call, status);
     /* Where no process is meant the reasons are the document. */
@@ -149,14 +165,16 @@ static int run(const struct command_call *call)
 const struct command command_trim = {
     .name = "trim",
     .summary = "have live processes give unused memory back to the device",
-    .operands = "",
+    .operands = "[PID]...",
+    .operands_max = INT_MAX,
     .details =
-        "The processes return what their caches hold, wait for frees that are pending, for three quarters of the time-out at most, and\n"
-        "give the idle memory of their pools back to the device, but for what the policy's keep says, or --keep. What the programs use\n"
+        "Each process PID, as 'weir ps' shows it, or with --all every one, returns what its caches hold, waits for frees that are pending,\n"
+        "for three quarters of the time-out at most, and gives the idle memory of its pools back to the device, but for what the policy's\n"
+        "keep says, or --keep. What the programs use\n"
         "is not touched; what they need again they have to take from the device again. Shared pools, and pools whose stream captures a\n"
         "graph, are left alone.\n"
         "Exit status: 0 trimmed, 1 there is no such process or pool, 2 a process does not answer, or wrong usage.",
-    .example = "  weir trim --pid=4711\n"
+    .example = "  weir trim 4711\n"
                "  weir trim --all --pool=main --keep=512MiB\n",
     .options = options,
     .run = run,

@@ -135,9 +135,10 @@ check "command_of_run_is_not_offered_options_of_weir" offers "weir run -- bash -
 actor=${weir%/tools/weir}/tests/tools/worker
 check "worker_begins" begin one 3
 one=$begun
-for line in "ps" "set" "reload" "trim --pid"; do
+for line in "ps" "set" "reload" "trim" "trim --pid"; do
     check "live_processes_are_offered_to_'$line'" offers "weir $line " "$one"
 done
+check "record_is_offered_live_processes_and_commands" has "weir record " "$one" bash
 check "live_processes_are_offered_behind_the_equals_sign" offers "weir trim --pid=" "$one"
 check "live_pools_are_offered" offers "weir trim --all --pool=" "$pool" frames
 check "pools_and_keys_of_the_file_are_offered_to_set" offers "weir set $one " keeper= record.dump= record.level= record.stacks= "pools.$pool." pools.frames.

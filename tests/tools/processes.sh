@@ -108,7 +108,7 @@ done
 
 # Giving back.
 check "trim_of_nobody_exits_2" asks 2 trim
-check "trim_of_nobody_says_what_to_give" says "$err" "--pid=PID" "--all"
+check "trim_of_nobody_says_what_to_give" says "$err" "PID" "--all"
 check "trim_of_one_and_all_exits_2" asks 2 trim --all --pid="$one"
 for wrong in -1 1Gib 1.0000001KiB all 50% '' 99999999999GiB; do
     check "keep_of_'${wrong}'_exits_2" asks 2 trim --pid="$one" --keep="$wrong"
@@ -117,7 +117,8 @@ done
 check "trim_of_an_unknown_process_exits_1" asks 1 trim --pid=$$
 check "trim_of_an_unknown_pool_exits_1" asks 1 trim --pid="$one" --pool=nothing
 check "trim_of_an_unknown_pool_says_which_there_are" says "$err" "there is no pool 'nothing'; there is $pool"
-check "trim_keeps_what_it_is_told" asks 0 trim --pid="$one" --keep=128MiB
+check "trim_of_one_in_two_ways_exits_2" asks 2 trim "$one" --pid="$one"
+check "trim_keeps_what_it_is_told" asks 0 trim "$one" --keep=128MiB
 check "trim_says_what_was_given" says "$out" "process $one (worker): gave 128 MiB in "
 check "trim_keeps_what_the_policy_says" asks 0 trim --pid="$one" --pool="$pool" --json
 check_json "trim_in_json_says_what_was_given" "[(p['pid'], p['status'], p['gave_bytes']) for p in d['processes']] == \
@@ -224,6 +225,49 @@ swept() {
     [ ! -e "$sockets/$two.1" ]
 }
 check "socket_of_a_killed_process_is_removed" swept
+
+# Two containers that see each other's sockets: the first process of each is number 1 there, and of the other's namespace here.
+contained="$tap_dir/contained"
+printf '#!/bin/sh\nexec unshare --pid --fork --mount-proc "%s" "$@"\n' "$actor" >"$contained"
+chmod +x "$contained"
+# within NAME ARGUMENT…: runs the command as that container would, and holds if it exits with 0.
+within() {
+    inner=$(cat "/proc/$1/task/$1/children")
+    shift
+    nsenter -t "${inner% }" -p -m -- "$weir" "$@" >"$out" 2>"$err"
+}
+# is_one WORD: there is one line, of that process.
+is_one() {
+    [ "$(grep -c '^process ' "$out")" -eq 1 ] && says "$out" "process $1 (worker)"
+}
+facts="number_1_is_the_process_that_is_shown_under_it number_1_is_trimmed_alone process_of_the_other_container_has_a_star
+    starred_process_is_trimmed_alone name_of_the_other_container_s_process_is_told"
+if unshare --pid --fork --mount-proc true 2>/dev/null; then
+    former=$actor actor=$contained
+    check "first_container_begins" begin first 5
+    first=$begun
+    check "second_container_begins" begin second 6
+    second=$begun actor=$former
+    check "number_1_is_the_process_that_is_shown_under_it" within "$second" ps --timeout=60 --list=pids 1
+    number=$(cat "$out")
+    check "number_1_is_trimmed_alone" within "$second" trim --timeout=60 1
+    check "number_1_is_the_container_s_own" is_one "$number"
+    check "starred_process_is_trimmed_alone" within "$second" trim --timeout=60 '1*'
+    check "process_of_the_other_container_has_a_star" is_one '1*'
+    other_number() {
+        ! within "$second" trim --timeout=60 1.1 && says "$err" "there is no process 1.1; that of another PID namespace is '1.1*'"
+    }
+    check "name_of_the_other_container_s_process_is_told" other_number
+    for fd in 5 6; do
+        eval "echo quit >&$fd"
+    done
+    check "first_container_ends" bury "$first"
+    check "second_container_ends" bury "$second"
+else
+    for fact in $facts; do
+        skip "$fact" "no PID namespaces can be made here"
+    done
+fi
 
 eval "echo quit >&3"
 check "worker_ends" bury "$one"

@@ -195,9 +195,9 @@ check "worker_begins" begin two 4
 two=$begun
 check "worker_takes_memory" tell two 4 malloc 8
 
-# records NAME ARGUMENT…: has it record in the background. Its process is $recorder; it has begun.
+# records NAME [TIMEOUT]: has it record in the background. Its process is $recorder; it has begun.
 records() {
-    "$weir" record --timeout=60 --pid="$two" -o "$1.weir" >"$1.said" 2>"$1.err" &
+    "$weir" record --timeout="${2:-60}" --pid="$two" -o "$1.weir" >"$1.said" 2>"$1.err" &
     recorder=$!
     for _ in $(seq 2400); do
         grep -q 'Ctrl-C' "$1.err" && return 0
@@ -223,7 +223,7 @@ t['lost']['is_closed'] and t['kinds']['live'] == 1 and t['kinds']['free'] == 1 a
 check "file_of_a_live_process_is_for_this_user_alone" test "$(stat -c %a live.weir)" = 600
 check "file_of_a_live_process_that_is_there_exits_2" exits 2 record --pid="$two" -o live.weir
 check "file_of_a_live_process_that_is_there_is_named" says "$err" "live.weir exists"
-check "recording_lasts_so_many_seconds" exits 0 record --timeout=60 --pid="$two" --seconds=0.05 --level=pool -o "short-%p.weir"
+check "recording_lasts_so_many_seconds" exits 0 record "$two" --timeout=60 --seconds=0.05 --level=pool -o "short-%p.weir"
 check "recording_has_the_process_in_its_name" summary "short-$two.weir" "t['level'] == 'pool' and t['live'] == 16 << 20"
 check "recording_begins_again" records first
 check "second_recording_exits_1" exits 1 record --timeout=60 --pid="$two" -o second.weir
@@ -231,6 +231,9 @@ check "second_recording_is_answered_with_the_remedy" says "$err" "being recorded
 check "file_of_a_refused_recording_does_not_stay" test ! -e second.weir
 kill -KILL $recorder
 check "recorder_is_killed" ended 137
+again_after_stop() {
+    rm -f third.weir && again
+}
 again() {
     for _ in $(seq 2400); do
         "$weir" record --timeout=60 --pid="$two" -s 0.01 -o third.weir >"$out" 2>"$err" && return 0
@@ -243,6 +246,13 @@ again() {
 check "process_whose_recorder_was_killed_can_be_recorded_again" again
 check "process_whose_recorder_was_killed_goes_on" tell two 4 free
 check "trace_of_the_killed_recorder_is_whole" summary first.weir "t['lost']['is_closed'] and t['live'] == 16 << 20"
+check "process_that_will_be_stopped_is_recorded" records stopped 0.5
+check "recorded_process_is_stopped" stop "$two"
+kill -INT $recorder
+check "recording_of_a_stopped_process_ends_all_the_same" ended 2
+check "stopped_process_is_what_is_said" says stopped.err "process $two: it did not end the recording in time: is it stopped?"
+kill -CONT "$two"
+check "process_that_was_stopped_can_be_recorded_again" again_after_stop
 check "process_is_recorded_to_its_end" records last
 echo quit >&4
 exec 4>&-
@@ -261,6 +271,15 @@ exec 4>&-
 check "process_that_is_none_exits_1" exits 1 record --pid=$$ -o none.weir
 check "process_that_is_none_leaves_no_file" test ! -e none.weir
 check "process_and_command_exits_2" exits 2 record --pid=$$ -- true
+check "process_that_is_none_is_no_command" exits 1 record $$ -o none.weir
+check "process_that_is_none_is_called_so" says "$err" "there is no process $$"
+check "two_processes_exit_2" exits 2 record $$ $$
+printf '#!/bin/sh\necho "$@"\n' >4711
+chmod +x 4711
+number_as_command() {
+    PATH=.:$PATH exits 0 record -o number.weir -- 4711 --seconds && says "$out" "--seconds"
+}
+check "number_behind_the_dashes_is_a_command" number_as_command
 check "seconds_without_a_process_exits_2" exits 2 record --seconds=1 -- true
 check "rank_of_a_live_process_exits_2" exits 2 record --pid=$$ -o %r.weir
 done_testing

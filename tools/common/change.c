@@ -20,7 +20,8 @@ void change_complain_of_several(const char *subcommand, const char *operand, con
     for (size_t i = 0; i < processes->count; i++) {
         const struct process *process = &processes->items[i];
         /* In different PID namespaces even these may be the same. */
-        char *more = format_text("%s\n  %d.%u, or %s: %s", names, process->pid, process->number, process->socket,
+        char *more = format_text("%s\n  %d.%u%s, or %s: %s", names, process->pid, process->number, process->is_elsewhere ? "*" : "",
+                                 process->socket,
                                  process->status == WEIR_OK ? process->policy : "it does not answer");
         free(names);
         names = more;

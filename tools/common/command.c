@@ -166,41 +166,65 @@ static bool wants_json(const struct command *command, const struct command_call 
     return false;
 }
 
-int command_run(const struct command *command, int argc, char **argv)
+/* Parses what is left of argv. true: go on, with *call; else *status is that of the exit. */
+static bool parse(const struct command *command, int argc, char **argv, const char *shorts, const struct option *longs,
+                  struct command_call *call, int *status)
 {
-    struct getopt_tables tables;
-    struct command_call call = {0};
-    make_tables(command, &tables);
-    opterr = 0;
+    *status = EXIT_TROUBLE;
     /* 0: getopt_long() forgets that main() stopped at the first word without dashes. Here options may stand behind operands. */
     optind = 0;
     for (;;) {
         int at = optind ? optind : 1;
-        int code = getopt_long(argc, argv, tables.shorts, tables.longs, NULL);
+        int code = getopt_long(argc, argv, shorts, longs, NULL);
         if (code == -1)
             break;
         const char *word = command_option_word(argv, at);
         if (code == ':') {
             complain("%s: option '%s' needs an argument; 'weir %s --help' shows which", command->name, word, command->name);
-            return EXIT_TROUBLE;
+            return false;
         }
-        if (code == '?')
-            return wrong_option(command, tables.longs, word);
+        if (code == '?') {
+            *status = wrong_option(command, longs, word);
+            return false;
+        }
         if (code == CODE_HELP || code == 'h') {
             command_help_one(command);
-            return EXIT_GOOD;
+            *status = EXIT_GOOD;
+            return false;
         }
         if (code == CODE_COLOR) {
             if (!terminal_set_colour(optarg))
-                return EXIT_TROUBLE;
+                return false;
             continue;
         }
         int place = place_of(command, code);
-        if (!read_value(command, &command->options[place], optarg, &call.options[place]))
-            return EXIT_TROUBLE;
+        if (!read_value(command, &command->options[place], optarg, &call->options[place]))
+            return false;
     }
-    call.count = argc - optind;
-    call.operands = argv + optind;
+    call->count = argc - optind;
+    call->operands = argv + optind;
+    return true;
+}
+
+int command_run(const struct command *command, int argc, char **argv)
+{
+    struct getopt_tables tables;
+    struct command_call call = {0};
+    int parsed;
+    make_tables(command, &tables);
+    opterr = 0;
+    if (!parse(command, argc, argv, tables.shorts, tables.longs, &call, &parsed))
+        return parsed;
+    bool has_dashes = call.operands > argv + 1 && strcmp(call.operands[-1], "--") == 0;
+    if (command->ends_no_options && call.count > 0 && !has_dashes && command->ends_no_options(call.operands[0])) {
+        char *first = call.operands[0];
+        /* What is behind it is parsed as if it were the name of the subcommand; without the '+' operands end nothing. */
+        if (!parse(command, call.count, call.operands, tables.shorts + 1, tables.longs, &call, &parsed))
+            return parsed;
+        *--call.operands = first;
+        call.count++;
+        call.is_apart = true;
+    }
     if (call.count < command->operands_min || call.count > command->operands_max) {
         if (call.count > command->operands_max)
             complain("%s: one argument too many: '%s'", command->name, call.operands[command->operands_max]);
@@ -233,12 +257,14 @@ void command_help_one(const struct command *command)
 {
     printf("Usage: weir %s [OPTION]...%s%s\n\n", command->name, *command->operands ? " " : "", command->operands);
     paragraph_print(command->details);
-    style_line(stdout, STYLE_STRONG, "\nOptions");
+    putchar('\n');
+    style_line(stdout, STYLE_STRONG, "Options");
     for (const struct command_option *option = command->options; option->name; option++)
         print_option(option->letter, option->name, option->placeholder, option->kind == OPTION_MAYBE_SECONDS, option->help);
     print_option(0, "color", "auto|never|always", false, "colours: only on a terminal (auto), or as told");
     print_option('h', "help", NULL, false, "this text");
-    style_line(stdout, STYLE_STRONG, "\nExample");
+    putchar('\n');
+    style_line(stdout, STYLE_STRONG, "Example");
     printf("%s", command->example);
 }
 
@@ -256,10 +282,12 @@ void command_help_all(void)
          "       weir --version\n");
     paragraph_print("GPU memory pools from a policy file: checks policies, shows what devices can do, tries a policy out, runs PyTorch on its "
                     "pools, shows live processes and changes them, and shows who holds what of pools that processes share.");
-    style_line(stdout, STYLE_STRONG, "\nSubcommands");
+    putchar('\n');
+    style_line(stdout, STYLE_STRONG, "Subcommands");
     for (const struct command *const *at = commands; *at; at++)
         paragraph_print_item((*at)->name, 10, (*at)->summary);
-    style_line(stdout, STYLE_STRONG, "\nExamples");
+    putchar('\n');
+    style_line(stdout, STYLE_STRONG, "Examples");
     for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++)
         paragraph_print_item(examples[i][0], 24, examples[i][1]);
     putchar('\n');

@@ -47,6 +47,7 @@ struct command_call {
     struct option_value options[COMMAND_OPTIONS_MAX]; /* in the order of the descriptor */
     int count;                                        /* of operands */
     char **operands;
+    bool is_apart; /* the first operand ended no options: ends_no_options() */
 };
 
 struct command {
@@ -55,7 +56,8 @@ struct command {
     const char *operands; /* "FILE..." as the usage line shows it, or "" */
     const char *words; /* that the first operand may be, with blanks between them; NULL: none */
     int operands_min, operands_max;
-    bool operands_end_options; /* what stands behind the first operand belongs to it, dashes or not */
+    bool operands_end_options; /* what stands behind the first operand belongs to it, dashes or not; */
+    bool (*ends_no_options)(const char *operand); /* unless it is of this kind, with no -- before it; NULL: none is */
     const char *details; /* whole sentences, in paragraphs (paragraph.h) */
     const char *example; /* one or more lines to copy */
     const struct command_option *options;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "lib/base/service.h"
 #include "lib/gpu/clock.h"
@@ -31,26 +32,37 @@ static bool read_number(const char *text, unsigned long max, unsigned long *numb
     return text[0] >= '0' && text[0] <= '9' && !errno && *number <= max;
 }
 
-/* "4711", "4711.1"; without the second part *number stays as it is. */
-static bool read_name(const char *text, int *pid, unsigned *number)
+/* "4711", "4711.1", with a '*' behind it if it is of another PID namespace; without the second part *number stays as it is. */
+static bool read_name(const char *text, int *pid, unsigned *number, bool *is_elsewhere)
 {
     unsigned long value;
     const char *at;
     if (!read_number(text, INT_MAX, &value, &at) || value == 0)
         return false;
     *pid = (int)value;
-    if (*at == '\0')
-        return true;
-    if (*at != '.' || !read_number(at + 1, UINT_MAX - 1, &value, &at) || *at)
-        return false;
-    *number = (unsigned)value;
-    return true;
+    if (*at == '.') {
+        if (!read_number(at + 1, UINT_MAX - 1, &value, &at))
+            return false;
+        *number = (unsigned)value;
+    }
+    *is_elsewhere = *at == '*';
+    return !at[*is_elsewhere];
 }
 
 bool process_read_pid(const char *text, int *pid)
 {
     unsigned number = 0;
-    return read_name(text, pid, &number) && !strchr(text, '.');
+    bool is_elsewhere;
+    return read_name(text, pid, &number, &is_elsewhere) && !strpbrk(text, ".*");
+}
+
+bool process_is_operand(const char *text)
+{
+    struct stat info;
+    unsigned number = 0;
+    bool is_elsewhere;
+    int pid;
+    return read_name(text, &pid, &number, &is_elsewhere) || (text[0] == '/' && stat(text, &info) == 0 && S_ISSOCK(info.st_mode));
 }
 
 static const char *name_of(const char *path)
@@ -73,13 +85,14 @@ void processes_list(struct processes *processes)
 {
     char(*paths)[SHARE_PATH_SIZE];
     size_t count;
+    bool is_elsewhere;
     raise_descriptors();
     share_control_sockets(true, weir__service_now() + SHARE_LIST_TIME, &paths, &count);
     *processes = (struct processes){.items = must(calloc(count + 1, sizeof(struct process)))};
     for (size_t i = 0; i < count; i++) {
         struct process *process = &processes->items[processes->count];
         /* Whatever has another name is none of ours, or what the process calls itself is not known yet. */
-        if (!read_name(name_of(paths[i]), &process->pid, &process->number))
+        if (!read_name(name_of(paths[i]), &process->pid, &process->number, &is_elsewhere) || is_elsewhere)
             continue;
         memcpy(process->socket, paths[i], sizeof process->socket);
         processes->count++;
@@ -258,6 +271,7 @@ struct wanted {
     const char *socket; /* NULL: the process */
     int pid;
     unsigned number;
+    bool is_elsewhere; /* "1*": process 1 of another PID namespace; "1" is none of those */
 };
 #define ANY_NUMBER UINT_MAX
 
@@ -265,7 +279,8 @@ static bool is_wanted(const struct wanted *wanted, const struct process *process
 {
     if (wanted->socket)
         return strcmp(wanted->socket, process->socket) == 0;
-    return wanted->pid == process->pid && (wanted->number == ANY_NUMBER || wanted->number == process->number);
+    return wanted->pid == process->pid && wanted->is_elsewhere == process->is_elsewhere &&
+           (wanted->number == ANY_NUMBER || wanted->number == process->number);
 }
 
 /* All operands. */
@@ -284,19 +299,18 @@ static bool is_unwanted(const struct process *process, const void *data)
     return true;
 }
 
-/* here: those of other PID namespaces do not count. */
-static bool is_found(const struct processes *processes, const struct wanted *wanted, bool here)
+static bool is_found(const struct processes *processes, const struct wanted *wanted)
 {
     for (size_t i = 0; i < processes->count; i++)
-        if (is_wanted(wanted, &processes->items[i]) && !(here && processes->items[i].is_elsewhere))
+        if (is_wanted(wanted, &processes->items[i]))
             return true;
     return false;
 }
 
-static bool are_found_here(const struct processes *processes, const struct selection *selection)
+static bool are_found(const struct processes *processes, const struct selection *selection)
 {
     for (size_t i = 0; i < selection->count; i++)
-        if (!is_found(processes, &selection->items[i], true))
+        if (!is_found(processes, &selection->items[i]))
             return false;
     return true;
 }
@@ -313,12 +327,23 @@ static void find(struct selection *selection, unsigned timeout_ms, struct proces
     drop(processes, is_unwanted, selection);
     selection->has_siblings = false;
     processes_ask(processes, timeout_ms);
-    if (!are_found_here(processes, selection)) {
-        processes_free(processes);
-        processes_list(processes);
-        processes_ask(processes, timeout_ms);
-    }
-    drop(processes, is_unwanted, selection);
+    if (are_found(processes, selection))
+        return;
+    processes_free(processes);
+    processes_list(processes);
+    processes_ask(processes, timeout_ms);
+}
+
+/* There is no such process. One of that number elsewhere is another one. */
+static void complain_of_none(const char *subcommand, const struct processes *processes, struct wanted wanted, const char *operand)
+{
+    wanted.is_elsewhere = !wanted.is_elsewhere;
+    if (!wanted.socket && is_found(processes, &wanted))
+        complain("%s: there is no process %s; that of another PID namespace is '%.*s%s', as 'weir ps' shows it", subcommand, operand,
+                 (int)strcspn(operand, "*"), operand, wanted.is_elsewhere ? "*" : "");
+    else
+        complain("%s: there is no process %s that can be asked: 'weir ps' lists those that can, others want control: true in their policy",
+                 subcommand, operand);
 }
 
 int processes_find(const char *subcommand, int count, char *const *operands, unsigned timeout_ms, struct processes *processes)
@@ -333,7 +358,8 @@ int processes_find(const char *subcommand, int count, char *const *operands, uns
     int status = EXIT_GOOD;
     for (int i = 0; i < count; i++) {
         struct wanted wanted = {.socket = operands[i][0] == '/' ? operands[i] : NULL, .number = ANY_NUMBER};
-        if (read_name(wanted.socket ? name_of(wanted.socket) : operands[i], &wanted.pid, &wanted.number) || wanted.socket) {
+        if (read_name(wanted.socket ? name_of(wanted.socket) : operands[i], &wanted.pid, &wanted.number, &wanted.is_elsewhere) ||
+            wanted.socket) {
             selection.items[selection.count++] = wanted;
             continue;
         }
@@ -343,12 +369,12 @@ int processes_find(const char *subcommand, int count, char *const *operands, uns
     if (status == EXIT_GOOD)
         find(&selection, timeout_ms, processes);
     for (size_t i = 0; i < selection.count && status != EXIT_TROUBLE; i++) {
-        if (is_found(processes, &selection.items[i], false))
+        if (is_found(processes, &selection.items[i]))
             continue;
-        complain("%s: there is no process %s that can be asked: 'weir ps' lists those that can, others want control: true in their policy",
-                 subcommand, operands[i]);
+        complain_of_none(subcommand, processes, selection.items[i], operands[i]);
         status = EXIT_FAILED;
     }
+    drop(processes, is_unwanted, &selection);
     free(selection.items);
     return status;
 }

@@ -91,13 +91,15 @@ void processes_send(struct processes *processes, const struct wire_message *ques
 void processes_free(struct processes *processes);
 
 /*
- * The same as list and ask, but only those that the operands mean: PID, or PID.N where a process has several weirs, or the path of a
- * socket. No operands: all. Returns EXIT_GOOD, or after a complaint EXIT_FAILED (there is no such process), EXIT_TROUBLE (no such operand).
+ * The same as list and ask, but only those that the operands mean: what process_name() shows of them (4711, 4711.2 for one of several weirs,
+ * 4711* for one of another PID namespace, which 4711 never means), or the path of a socket. No operands: all. Returns EXIT_GOOD, or after a complaint EXIT_FAILED (there is no such process), EXIT_TROUBLE (no such operand).
  * *processes is to be freed in each case, and holds what was found.
  */
 int processes_find(const char *subcommand, int count, char *const *operands, unsigned timeout_ms, struct processes *processes);
 
-/* The number of a process, as an operand has it. */
+/* Whether it can be such an operand. */
+bool process_is_operand(const char *text);
+/* The number of a process, as an operand has it that is nothing else. */
 bool process_read_pid(const char *text, int *pid);
 
 /* EXIT_GOOD, or EXIT_TROUBLE if some process did not answer the latest question. */

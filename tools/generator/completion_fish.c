@@ -58,7 +58,7 @@ static void command_completions(const struct command *command)
             printf("WORDS ");
         for (const char *at = command->operands; *at; at++)
             if (!strchr("[]", *at))
-                putchar(*at);
+                printf(*at == '|' ? "\\|" : "%c", *at);
         printf(")'\n");
     }
     if (command->words)

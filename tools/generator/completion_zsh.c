@@ -59,7 +59,8 @@ static void command_operands(const struct command *command)
 {
     unsigned number = 1;
     if (command->operands_end_options) {
-        puts("        '(-)1:command: _weir_value COMMAND'\n        '*::argument:_normal'");
+        printf("        '(-)1:command: _weir_value \"%.*s\"'\n        '*::argument:_normal'\n", (int)strcspn(command->operands, " "),
+               command->operands);
         return;
     }
     if (command->words) {

@@ -155,19 +155,22 @@ static int report(const struct session *session, const struct wire_message *answ
     return recorded->error ? EXIT_FAILED : EXIT_GOOD;
 }
 
-/* Until it is over. A signal ends it in order, a second one at once: the process then goes on writing what it has. */
-static int follow(struct session *session, double seconds)
+/* Until it is over. A signal ends it in order, a second one, or a process that does not answer in time, at once: what the process has is
+   then written when it runs on. */
+static int follow(struct session *session, const struct record_live *live)
 {
     struct wire_message message = {.type = WIRE_STOP, .request = REQUEST};
-    uint64_t deadline = seconds > 0 ? weir__service_now() + (uint64_t)(seconds * 1e9) : NEVER;
+    uint64_t deadline = live->seconds > 0 ? weir__service_now() + (uint64_t)(live->seconds * 1e9) : NEVER;
     for (;;) {
         enum event event = wait_for(session, deadline);
         if (event == EVENT_MESSAGE)
             break;
         if (session->was_stopped)
-            return fail(session, WEIR_TIMEOUT, "it still writes what is left; the file may lack its end");
+            return fail(session, WEIR_TIMEOUT,
+                        event == EVENT_TIME ? "it did not end the recording in time: is it stopped? The file has what was written until now"
+                                            : "it still writes what is left; the file may lack its end");
         session->was_stopped = true;
-        deadline = NEVER;
+        deadline = weir__service_now() + live->timeout_ms * GPU_MILLISECOND;
         if (!say(session, &message, -1))
             return session->status;
     }
@@ -207,7 +210,7 @@ static int record(struct session *session, const struct record_live *live)
     if (has_begun) {
         fprintf(stderr, "weir: record: process %s writes to %s%s\n", process_name(session->process, &(struct text){{0}}), session->path,
                 live->seconds > 0 ? "" : "; Ctrl-C ends it");
-        session->status = follow(session, live->seconds);
+        session->status = follow(session, live);
     } else {
         unlink(session->path);
     }

@@ -27,7 +27,7 @@ static const struct command_option options[] = {
     [OPT_PID] = {.name = "pid",
                  .kind = OPTION_TEXT,
                  .placeholder = "PID",
-                 .help = "record this process, as 'weir ps' shows it, from now on"},
+                 .help = "the same as the operand PID"},
     [OPT_SECONDS] = {.name = "seconds",
                      .letter = 's',
                      .kind = OPTION_SECONDS,
@@ -68,7 +68,7 @@ static int run_live(const struct command_call *call, const char *name)
 {
     const char *level = call->options[OPT_LEVEL].text;
     const struct record_live live = {
-        .pid = call->options[OPT_PID].text,
+        .pid = call->options[OPT_PID].given ? call->options[OPT_PID].text : call->operands[0],
         .name = name,
         .is_pool_level = level && strcmp(level, "pool") == 0,
         .has_stacks = call->options[OPT_STACKS].given,
@@ -83,13 +83,13 @@ static int run_live(const struct command_call *call, const char *name)
 
 static int run(const struct command_call *call)
 {
-    bool is_live = call->options[OPT_PID].given;
-    if (is_live == (call->count > 0)) {
-        complain("record: what is to be recorded? Write either a command or --pid");
+    bool is_live = call->options[OPT_PID].given || call->is_apart;
+    if (call->count + call->options[OPT_PID].given == 0 || (is_live && call->count + call->options[OPT_PID].given > 1)) {
+        complain("record: what is to be recorded? Write either a command, or the PID of one process");
         return EXIT_TROUBLE;
     }
     if (!is_live && (call->options[OPT_SECONDS].given || call->options[OPT_TIMEOUT].given)) {
-        complain("record: --%s goes with --pid alone", call->options[OPT_SECONDS].given ? "seconds" : "timeout");
+        complain("record: --%s goes with the PID of a live process alone", call->options[OPT_SECONDS].given ? "seconds" : "timeout");
         return EXIT_TROUBLE;
     }
     char *name = record_name(call->options[OPT_OUTPUT].given ? call->options[OPT_OUTPUT].text : RECORD_NAME);
@@ -103,20 +103,21 @@ static int run(const struct command_call *call)
 const struct command command_record = {
     .name = "record",
     .summary = "write down what a program does with memory, for 'weir trace'",
-    .operands = "COMMAND [ARGUMENT]...",
+    .operands = "PID|COMMAND [ARGUMENT]...",
     .operands_max = INT_MAX,
     .operands_end_options = true,
+    .ends_no_options = process_is_operand,
     .details =
         "Runs COMMAND such that each of its processes that uses Weir writes a trace, from when it opens its policy to when it closes it:\n"
         "every request and every free, growth, trims, waits and recovery, with marks and tags. Its policy may be any: what is to be\n"
         "recorded is put on top of it (keys record.file, record.level and record.stacks). A trace takes the place of no file.\n"
-        "With --pid a live process whose policy says control: true writes one, from now until Ctrl-C, --seconds, or its end; what it had\n"
-        "already is in it. Its policy stays as it is.\n"
-        "Exit status: that of COMMAND; of --pid: 0 recorded, 1 the process refuses, has gone, or its file is not whole; 2 wrong usage,\n"
+        "With PID, as 'weir ps' shows it, a live process whose policy says control: true writes one, from now until Ctrl-C, --seconds, or\n"
+        "its end; what it had already is in it. Its policy stays as it is. A command that is called as a number stands behind --.\n"
+        "Exit status: that of COMMAND; of PID: 0 recorded, 1 the process refuses, has gone, or its file is not whole; 2 wrong usage,\n"
         "or the file cannot be made, 126 COMMAND cannot be run, 127 there is none.",
     .example = "  weir record -o train.weir -- ./train\n"
                "  weir record --stacks -- weir run python3 train.py\n"
-               "  weir record --pid=4711 --seconds=10 -o now.weir\n",
+               "  weir record 4711 --seconds=10 -o now.weir\n",
     .options = options,
     .run = run,
 };

@@ -68,7 +68,8 @@ static void report_work(const struct try_run *run)
     for (unsigned i = 0; i < run->threads; i++)
         for (size_t j = 0; j < run->workers[i].berth_count; j++)
             streams += run->workers[i].berths[j].stream_count;
-    style_line(stdout, STYLE_STRONG, "\nWorkload");
+    putchar('\n');
+    style_line(stdout, STYLE_STRONG, "Workload");
     printf("  %u thread%s allocated and freed blocks from %d bytes to %d MiB on %u streams for %s (seed %" PRIu64 ").\n", run->threads,
            weir__plural(run->threads), TRY_SMALLEST, TRY_LARGEST >> 20, streams, seconds_text(&seconds, run->workload_seconds), run->seed);
     printf("  %s requests were served and %s failed. %s blocks were freed on another stream than they came from.\n",
@@ -103,7 +104,8 @@ static void print_wrapped(const char *text, int indent)
 
 static void report_steps(const struct try_run *run)
 {
-    style_line(stdout, STYLE_STRONG, "\nRunning out of memory");
+    putchar('\n');
+    style_line(stdout, STYLE_STRONG, "Running out of memory");
     if (run->step_count == 0)
         puts("  Not tried, since the workload failed.");
     for (size_t i = 0; i < run->step_count; i++) {
@@ -127,7 +129,8 @@ void try_report(const struct try_run *run)
         report_work(run);
         report_steps(run);
     }
-    style_text(stdout, STYLE_STRONG, "\nResult: ");
+    putchar('\n');
+    style_text(stdout, STYLE_STRONG, "Result: ");
     if (run->reason_count == 0) {
         style_line(stdout, STYLE_GOOD, "everything was served, verified and recovered; nothing leaked.");
         return;
