@@ -11,10 +11,12 @@
 #include <limits.h>
 #include <pwd.h>
 #include <stdio.h>
+#include <string.h>
 
-enum { OPT_JSON, OPT_TIMEOUT };
+enum { OPT_ALL, OPT_JSON, OPT_TIMEOUT };
 
 static const struct command_option options[] = {
+    [OPT_ALL] = {.name = "all", .kind = OPTION_FLAG, .help = "a line for each mapped slot of a ring, not one for all of them"},
     [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
     [OPT_TIMEOUT] = OBSERVE_TIMEOUT_OPTION,
     {0},
@@ -57,19 +59,40 @@ static void add_importer(struct table *table, const struct observed_importer *im
               states[importer->told.state], duration_text(&idle, importer->told.idle_ms));
 }
 
-static void add_hold(struct table *table, const observed_hold *hold)
+/* How many blocks stand in the line of this hold, and their bytes: those of a name, as the slots of a ring, that are only mapped share one. 0: it
+   stands in the line of an earlier one. */
+static size_t blocks_of(const struct observed_importer *importer, size_t which, uint64_t *bytes)
+{
+    const observed_hold *hold = &importer->holds[which];
+    size_t count = 0;
+    *bytes = 0;
+    for (size_t i = 0; i < importer->hold_count; i++) {
+        const observed_hold *other = &importer->holds[i];
+        bool are_mapped = hold->hold == WIRE_HOLD_MAPPED && other->hold == WIRE_HOLD_MAPPED;
+        if (i != which && !(are_mapped && strcmp(hold->name, other->name) == 0))
+            continue;
+        if (i < which)
+            return 0;
+        *bytes += other->size;
+        count++;
+    }
+    return count;
+}
+
+static void add_hold(struct table *table, const observed_hold *hold, size_t blocks, uint64_t bytes)
 {
     struct text held;
     if (!hold) {
         table_row(table, "-", "-", "-", "-");
         return;
     }
-    if (hold->sequence)
+    if (blocks > 1)
+        table_cell(table, "%s, %s blocks", hold->name, COUNT_TEXT(blocks));
+    else if (hold->sequence)
         table_cell(table, "%s #%llu", hold->name, (unsigned long long)hold->sequence);
     else
         table_cell(table, "%s", hold->name);
-    table_row(table, SIZE_TEXT(hold->size), hold_names[hold->hold],
-              hold->hold == WIRE_HOLD_MAPPED ? "-" : duration_text(&held, hold->held_ms));
+    table_row(table, SIZE_TEXT(bytes), hold_names[hold->hold], hold->hold == WIRE_HOLD_MAPPED ? "-" : duration_text(&held, hold->held_ms));
 }
 
 static void print_counts(const observed_counts *counts)
@@ -94,7 +117,7 @@ static void print_rings(const struct observed_export *seen)
     table_print(&table, stdout);
 }
 
-static void print_importers(const struct observed_export *seen)
+static void print_importers(const struct observed_export *seen, bool has_all)
 {
     struct table table = TABLE_INIT("rlllrlrlr");
     if (seen->count == 0) {
@@ -105,26 +128,31 @@ static void print_importers(const struct observed_export *seen)
     for (size_t i = 0; i < seen->count; i++) {
         const struct observed_importer *importer = &seen->importers[i];
         for (size_t j = 0; j < importer->hold_count || j == 0; j++) {
+            const observed_hold *hold = j < importer->hold_count ? &importer->holds[j] : NULL;
+            uint64_t bytes = hold ? hold->size : 0;
+            size_t blocks = hold && !has_all ? blocks_of(importer, j, &bytes) : 1;
+            if (!blocks)
+                continue;
             add_importer(&table, importer);
-            add_hold(&table, j < importer->hold_count ? &importer->holds[j] : NULL);
+            add_hold(&table, hold, blocks, bytes);
         }
     }
     table_print(&table, stdout);
 }
 
-static void print_export(const char *socket, const struct observed_export *seen)
+static void print_export(const char *socket, const struct observed_export *seen, bool has_all)
 {
     style_text(stdout, STYLE_STRONG, socket);
     printf(": pool '%s' of process %d, epoch %llu, %s\n", seen->told.pool, seen->told.pid, (unsigned long long)seen->told.epoch,
            seen->told.uuid);
     if (seen->is_counted)
         print_counts(&seen->counts);
-    print_importers(seen);
+    print_importers(seen, has_all);
     if (seen->ring_count > 0)
         print_rings(seen);
 }
 
-static void print_answers(const struct observed_sockets *sockets)
+static void print_answers(const struct observed_sockets *sockets, bool has_all)
 {
     bool is_first = true;
     for (size_t i = 0; i < sockets->count; i++) {
@@ -136,7 +164,7 @@ static void print_answers(const struct observed_sockets *sockets)
         if (!is_first)
             putchar('\n');
         is_first = false;
-        print_export(answer->path, &answer->seen);
+        print_export(answer->path, &answer->seen, has_all);
     }
     observe_complain_unlisted("leases", sockets);
     if (sockets->count == 0)
@@ -275,7 +303,7 @@ static int run(const struct command_call *call)
     if (call->options[OPT_JSON].given)
         print_json(&sockets, worst);
     else
-        print_answers(&sockets);
+        print_answers(&sockets, call->options[OPT_ALL].given);
     observe_sockets_free(&sockets);
     return worst;
 }
@@ -291,7 +319,7 @@ const struct command command_leases = {
         ", who imports their pools. STATE\n"
         "is connected, hung (a producer waited for it in vain) or evicted (its connection has ended; its blocks stay out of use until it\n"
         "is dead). HOLD is leased, releasing (released, but its GPU work has not come so far) or mapped (not leased); NAME #7 is frame 7\n"
-        "of a ring. Of each ring there is what went through it: LEASES were given, the slowest reader is LAG frames behind now and was\n"
+        "of a ring. Slots of a ring that are only mapped share a line, unless --all is given. Of each ring there is what went through it: LEASES were given, the slowest reader is LAG frames behind now and was\n"
         "HIGHEST at most.\n"
         "Only root and the exporter's own user may ask.\n"
         "Exit status: 0 all answered, 1 nobody listens at a socket, 2 an exporter refuses or does not answer (this wins over 1).",

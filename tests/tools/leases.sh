@@ -85,12 +85,30 @@ leases_given=2, lag=4, lag_high=4, evictions=0)"
 check_json "json_has_the_ring" "d['exports'][0]['rings'] == [dict(name='camera', overflow='block', slot_size=1 << 16, depth=3, taken=0, \
 queued=1, readers=1, hung=1, pushed=4, bytes=4 << 16, dropped=0, refused=0, hangs=1, leases_given=1, lag=4, lag_high=4)]"
 
+# A reader that holds nothing, and has two slots mapped: the third is the hung one's.
+check "reader_begins" begin reader 7 importer
+reader=$begun
+check "reader_subscribes" tell reader 7 subscribe 1
+check "first_frame_for_it_is_pushed" tell exporter 3 push 0
+check "second_frame_for_it_is_pushed" tell exporter 3 push 0
+for frame in first second; do
+    check "${frame}_frame_for_it_is_read" tell reader 7 next
+    check "${frame}_frame_for_it_is_released" tell reader 7 release
+done
+check "mapped_slots_of_a_ring_share_a_line" until_row "$reader" sharing connected "camera, 2 blocks" "128 KiB" mapped
+each_slot() {
+    asks 0 leases --all frames && [ "$(grep -c "^ *$reader .*camera  *64 KiB  mapped" "$out")" -eq 2 ]
+}
+check "all_has_a_line_for_each" each_slot
+echo quit >&7
+check "reader_ends" bury "$reader"
+
 check "ring_is_closed" tell exporter 3 close-ring
 check "frame_of_a_closed_ring_is_shown" until_row "$importer" sharing connected "camera #1" leased
 check "json_of_a_closed_ring_is_printed" asks 0 leases --json frames
 check_json "json_knows_the_slot_of_a_closed_ring" "[(h['sequence'], h['is_slot']) for h in d['exports'][0]['importers'][0]['holds'] \
 if h['name'] == 'camera'] == [(1, True)]"
-check_json "closed_ring_counts_in_the_export_alone" "d['exports'][0]['rings'] == [] and d['exports'][0]['counts']['pushed'] == 4"
+check_json "closed_ring_counts_in_the_export_alone" "d['exports'][0]['rings'] == [] and d['exports'][0]['counts']['pushed'] == 6"
 
 check "second_importer_begins" begin idle 5 importer
 idle=$begun
