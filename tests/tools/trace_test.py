@@ -151,7 +151,7 @@ def is_so(row, **wanted):
 def summary_is_what_is_shown_without_a_view():
     assert weir(JOB) == weir("summary", JOB)
     has(weir(JOB), "train, pid 4711, rank 0: 11 events of 2 threads in 60 ms", "2023-11-14 22:13:20", "3 malloc", "step 2",
-        "Most at a time: 7 MiB at 0.030 s", "Out of memory: 1 at a pool's cap")
+        "Most at a time: 7 MiB at 30.0 ms", "Out of memory: 1 at a pool's cap")
 
 
 @fact
@@ -179,7 +179,7 @@ def peak_says_who_had_memory_then():
     is_so(pick(answer["by_stream"], stream="0x20"), bytes=MIB)
     is_so(pick(answer["by_size"], size=4 * MIB), blocks=1)
     is_so(pick(answer["by_stack"], bytes=4 * MIB), stack=["libnowhere.so+0x1234", "forward (model.py:42)"])
-    has(weir("peak", JOB), "At 0.030 s: 7 MiB in 3 blocks", "weights", "57.1 %", "forward (model.py:42)")
+    has(weir("peak", JOB), "At 30.0 ms: 7 MiB in 3 blocks", "weights", "57.1 %", "forward (model.py:42)")
 
 
 @fact
@@ -192,7 +192,7 @@ def leaks_are_what_is_live_at_the_end():
 
 @fact
 def live_is_of_the_moment_that_is_asked_for():
-    for at, live in (("0", 0), ("10ms", 5), ("0.03s", 7), ("0.03", 7), ("40 ms", 5), ("step 1", 5), ("step 2", 5), ("99", 5)):
+    for at, live in (("0", 0), ("10ms", 5), ("0.03s", 7), ("0.03", 7), ("40 ms", 5), ("step 1", 5), ("step 2", 5), ("0.07", 5)):
         assert ask("live", "--at=" + at, JOB)["live"] == live * MIB, at
     assert ask("live", JOB)["live"] == 5 * MIB
 
@@ -249,7 +249,7 @@ def waits_have_their_times():
     is_so(pick(waits, kind="wait"), count=1, ns=3 * MS, longest_at=41 * MS, bytes=512)
     is_so(pick(waits, kind="rung"), rung=2, count=1, longest_ns=5 * MS)
     is_so(pick(waits, kind="trim"), bytes=2 * MIB)
-    has(weir("waits", JOB), "rung trim", "5 ms", "0.042 s")
+    has(weir("waits", JOB), "rung trim", "5 ms", "42.0 ms")
 
 
 @fact
@@ -308,13 +308,13 @@ def svg_that_cannot_be_written_says_so():
 def files_of_several_ranks_have_one_axis_of_time():
     answer = json.loads(weir("summary", "--json", LATER, JOB))
     assert [(file["rank"], file["shift"]) for file in answer["files"]] == [("1", 500 * MS), ("0", 0)]
-    has(weir(JOB, LATER), "rank 0", "rank 1", "Most at a time: 7 MiB at 0.030 s", "Most at a time: 7 MiB at 0.530 s")
+    has(weir(JOB, LATER), "rank 0", "rank 1", "Most at a time: 7 MiB at 30.0 ms", "Most at a time: 7 MiB at 530 ms")
     has(weir("live", "--at=530ms", JOB, LATER), "5 MiB in 2 blocks", "7 MiB in 3 blocks")
 
 
 @fact
 def moment_before_a_file_began_is_a_failure_of_that_file():
-    has(weir("live", "--at=10ms", JOB, LATER, status=1), "it began later, at 0.500 s", "5 MiB in 2 blocks")
+    has(weir("live", "--at=10ms", JOB, LATER, status=1), "it began later, at 500 ms", "5 MiB in 2 blocks")
 
 
 @fact
@@ -357,6 +357,52 @@ def file_that_is_none_leaves_the_others():
 def options_of_another_view_are_refused():
     has(weir("peak", "--at=1s", JOB, status=2), "--at is of 'weir trace live', not of 'peak'")
     has(weir("peak", status=2), "peak of which file? A file of that name would be ./peak")
+
+
+@fact
+def misspelt_view_is_answered_with_the_one_that_was_meant():
+    for word, meant in ("peek", "peak"), ("event", "events"), ("wait", "waits"):
+        has(weir(word, JOB, status=2), "there is no view '%s', and no such file; did you mean '%s'?" % (word, meant))
+    has(weir("zzzzzz", JOB, status=2), "zzzzzz: it cannot be opened: No such file")
+
+
+@fact
+def moment_behind_the_end_is_refused():
+    has(weir("live", "--at=12", JOB, status=1), "job.weir: --at=12: the trace ends at 70.0 ms")
+    has(weir("live", "--at=70ms", JOB), "At 70.0 ms: 5 MiB")
+    has(weir("live", "--at=70.04ms", JOB), "At 70.0 ms: 5 MiB")  # as it is shown
+    has(weir("live", "--at=560ms", JOB, LATER), "At 560 ms: 5 MiB")  # one of them has not ended
+    has(weir("live", "--at=580ms", JOB, LATER, status=1), "ends at 70.0 ms", "later.weir: --at=580ms: the trace ends at 570 ms")
+
+
+@fact
+def times_have_three_digits_that_count():
+    shown = {0: "0 s", 87: "87 ns", 999: "999 ns", 2064: "2.06 \u00b5s", 2_068_499: "2.07 ms", 99_949_000: "99.9 ms", 99_960_000: "100 ms",
+             999_400_000: "999 ms", 999_600_000: "1.000 s", 12_204_400_000: "12.204 s", 3_723_000_500_000: "3723.001 s"}
+    marks = [("mark", time, order + 1, {"a": 1}) for order, time in enumerate(sorted(shown))]
+    path = trace("times.weir", [events(1, 0, marks, NAMES)])
+    for view in ("summary", "--limit=20"), ("events",):
+        has(weir(*view, path), *(time + "  " for time in shown.values()))
+
+
+@fact
+def events_are_told_in_words_and_units():
+    told = {
+        "map  main  64 MiB in 52 ms": ("map", {"a": 64 * MIB, "b": 52 * MS}), "map  main  unknown size in 1.5 \u00b5s": ("map", {"b": 1500}),
+        "unmap  main  2 MiB in 3 ms": ("unmap", {"a": 2 * MIB, "b": 3 * MS}), "trim  main  2 MiB in 7 \u00b5s": ("trim", {"a": 2 * MIB, "b": 7000}),
+        "figures  main  used 2.2 GiB, reserved 3.8 GiB": ("figures", {"a": 2380114432, "b": 4060086272}),
+        "settings  main  release threshold all, cap none": ("settings", {"a": (1 << 64) - 1, "b": 0}),
+        "settings  main  release threshold 0 B, cap 1 GiB": ("settings", {"a": 0, "b": 1 << 30}),
+        "synchronise  main  stream 0x10  3 ms": ("synchronise", {"a": 3 * MS}), "wait  main  3 ms for 512 B": ("wait", {"a": 3 * MS, "b": 512}),
+        "rung  main  trim in 5 ms": ("rung", {"a": 2, "b": 5 * MS}), "rung  main  9 in 5 ms": ("rung", {"a": 9, "b": 5 * MS}),
+        "out of memory  main  stream 0x10  1 TiB, at the cap": ("out of memory", {"a": 1 << 40, "b": 1}),
+        "out of memory  main  stream 0x10  1 TiB, on the device": ("out of memory", {"a": 1 << 40, "b": 0}),
+        "asked  for 2 MiB, gave 1 MiB": ("asked", {"a": 2 * MIB, "b": MIB}),
+    }
+    rows = [(kind, order, order, {"pool": 1, "stream": 0x10, **given}) for order, (kind, given) in enumerate(told.values(), 1)]
+    shown = [" ".join(line.split()) for line in weir("events", trace("words.weir", [events(1, 0, rows, MAIN)])).splitlines()]
+    for line in told:
+        assert any(text.endswith(" " + " ".join(line.split())) for text in shown), (line, shown)
 
 
 @fact

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* trace.c - `weir trace`: opens traces, and hands them to a view. */
+#include "policy/report.h"
 #include "tools/common/command.h"
 #include "tools/trace/view.h"
 
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { OPT_AT, OPT_COLLAPSED, OPT_JSON, OPT_LIMIT, OPT_MEMORY_VIZ, OPT_PERFETTO, OPT_RMM, OPT_SVG, OPT_COUNT };
 
@@ -69,6 +71,18 @@ static size_t find_view(const char *name)
     while (i < VIEWS && strcmp(views[i].name, name) != 0)
         i++;
     return i;
+}
+
+/* Whether it is neither a view nor a file, but nearly a view. Complains then. */
+static bool is_misspelt(const char *operand)
+{
+    struct policy_guess guess = policy_guess_begin(operand);
+    for (size_t i = 0; i < VIEWS; i++)
+        policy_guess_try(&guess, views[i].name);
+    bool is_one = guess.best && access(operand, F_OK) != 0;
+    if (is_one)
+        complain("trace: there is no view '%s', and no such file; did you mean '%s'?", operand, guess.best);
+    return is_one;
 }
 
 /* An option that the view does not know would do nothing. */
@@ -141,6 +155,8 @@ static int run(const struct command_call *call)
 {
     size_t which = find_view(call->operands[0]), first = which < VIEWS;
     which = first ? which : 0;
+    if (!first && is_misspelt(call->operands[0]))
+        return EXIT_TROUBLE;
     if (first && call->count == 1) {
         complain("trace: %s of which file? A file of that name would be ./%s", call->operands[0], call->operands[0]);
         return EXIT_TROUBLE;

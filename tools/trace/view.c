@@ -15,8 +15,17 @@
 
 const char *view_moment(struct text *text, const struct view_file *file, uint64_t time)
 {
+    static const char *const units[] = {"ns", "\u00b5s", "ms"};
     uint64_t whole = time > UINT64_MAX - file->shift ? UINT64_MAX : time + file->shift;
-    snprintf(text->chars, sizeof text->chars, "%.3f s", (double)whole / 1e9);
+    double value = (double)whole;
+    size_t unit = 0;
+    /* 999.6 would be printed as 1000. */
+    for (; value >= 999.5 && unit < 3; unit++)
+        value /= 1000;
+    if (whole == 0 || unit == 3)
+        snprintf(text->chars, sizeof text->chars, "%.*f s", whole ? 3 : 0, (double)whole / 1e9);
+    else
+        snprintf(text->chars, sizeof text->chars, "%.*f %s", unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2, value, units[unit]);
     return text->chars;
 }
 
@@ -118,7 +127,9 @@ void view_file_begin(const struct view *view, const struct view_file *file)
     if (view->count == 1)
         return;
     char line[3 * SHOWN_LEN];
-    int len = snprintf(line, sizeof line, "%s%s", file == view->files ? "" : "\n", SHOWN(file->trace.path));
+    if (file != view->files)
+        putchar('\n');
+    int len = snprintf(line, sizeof line, "%s", SHOWN(file->trace.path));
     if (header->program)
         len += snprintf(line + len, sizeof line - (size_t)len, ": %s, pid %" PRIu64, SHOWN(header->program), header->pid);
     if (header->rank)
@@ -146,10 +157,10 @@ void view_say_losses(const struct view *view, const struct view_file *file)
         return;
     }
     if (losses->first[0])
-        fprintf(stderr, "weir: %s: %s\n", file->trace.path, losses->first);
+        complain("%s: %s", file->trace.path, losses->first);
     if (losses->blocks)
-        fprintf(stderr, "weir: %s: lost are %s block%s with %s byte%s, and what they say; all figures lack it\n", file->trace.path,
-                COUNT_TEXT(losses->blocks), weir__plural(losses->blocks), COUNT_TEXT(losses->bytes), weir__plural(losses->bytes));
+        complain("%s: lost are %s block%s with %s byte%s, and what they say; all figures lack it", file->trace.path,
+                 COUNT_TEXT(losses->blocks), weir__plural(losses->blocks), COUNT_TEXT(losses->bytes), weir__plural(losses->bytes));
 }
 
 /* Moments -------------------------------------------------------------------------------------------------------------------------------

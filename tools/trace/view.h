@@ -53,7 +53,7 @@ int view_why(const struct view *view); /* of replay/why.c, as it replays */
 /* Words ---------------------------------------------------------------------------------------------------------------------------------
  */
 
-/* A time since the first file was started, as "1.204 s". */
+/* A time since the first file was started, as "0 s", "87 ns", "2.06 ms", "12.204 s": three digits that count, to the millisecond at least. */
 const char *view_moment(struct text *text, const struct view_file *file, uint64_t time);
 #define MOMENT_TEXT(file, time) view_moment(&(struct text){{0}}, (file), (time))
 

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* One play. */
 struct printing {
@@ -12,6 +13,43 @@ struct printing {
     struct view_file *file;
     size_t left; /* events that are still to be printed */
 };
+
+/* What a and b of the event are, as doc/trace.md explains them. */
+static void print_figures(const struct trace_event *event)
+{
+    char rung[TRACE_RUNG_LEN];
+    switch (event->kind) {
+    case TRACE_MAP:
+    case TRACE_UNMAP:
+    case TRACE_TRIM:
+        printf("  %s in %s", event->kind == TRACE_MAP && !event->a ? "unknown size" : SIZE_TEXT(event->a), TIME_TEXT(event->b));
+        break;
+    case TRACE_FIGURES:
+        printf("  used %s, reserved %s", SIZE_TEXT(event->a), SIZE_TEXT(event->b));
+        break;
+    case TRACE_SETTINGS:
+        printf("  release threshold %s, cap %s", event->a == UINT64_MAX ? "all" : SIZE_TEXT(event->a), event->b ? SIZE_TEXT(event->b) : "none");
+        break;
+    case TRACE_SYNCHRONISE:
+        printf("  %s", TIME_TEXT(event->a));
+        break;
+    case TRACE_WAIT:
+        printf("  %s for %s", TIME_TEXT(event->a), SIZE_TEXT(event->b));
+        break;
+    case TRACE_RUNG:
+        trace_rung_text(rung, event->a);
+        printf("  %s in %s", rung + strlen("rung "), TIME_TEXT(event->b));
+        break;
+    case TRACE_OUT_OF_MEMORY:
+        printf("  %s, %s", SIZE_TEXT(event->a), event->b ? "at the cap" : "on the device");
+        break;
+    case TRACE_ASKED:
+        printf("  for %s, gave %s", SIZE_TEXT(event->a), SIZE_TEXT(event->b));
+        break;
+    default:
+        break;
+    }
+}
 
 static void print_event(const struct view_file *file, const struct trace_event *event)
 {
@@ -27,10 +65,7 @@ static void print_event(const struct view_file *file, const struct trace_event *
         printf("  %s", SHOWN(event->tag->text));
     if (event->name)
         printf("  %s", SHOWN(event->name->text));
-    else if (fields & TRACE_HAS_A)
-        printf("  %" PRIu64, event->a);
-    if (fields & TRACE_HAS_B)
-        printf("  %" PRIu64, event->b);
+    print_figures(event);
     putchar('\n');
 }
 

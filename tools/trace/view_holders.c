@@ -196,6 +196,17 @@ static bool look_for(void *context, const struct trace_event *event)
     return true;
 }
 
+/* Whether the last of the files had ended by then. The end as it is shown may be a little later than it was. */
+static bool is_behind_all(const struct view *view, uint64_t time)
+{
+    static const struct view_file whole = {.shift = 0}; /* whose times are those of all files */
+    uint64_t last = 0;
+    for (size_t i = 0; i < view->count; i++)
+        if (view->files[i].trace.last + view->files[i].shift > last)
+            last = view->files[i].trace.last + view->files[i].shift;
+    return time > last && strcmp(MOMENT_TEXT(&whole, time), MOMENT_TEXT(&whole, last)) != 0;
+}
+
 /* Finds the moment of --at in the file. false, after a complaint: it has none. */
 static bool find_moment(const struct view *view, struct view_file *file, struct search *search)
 {
@@ -207,6 +218,10 @@ static bool find_moment(const struct view *view, struct view_file *file, struct 
         search->is_found = search->time >= file->shift;
         search->time = search->is_found ? search->time - file->shift : 0;
         search->found_time = search->time;
+        if (search->is_found && is_behind_all(view, search->time + file->shift)) {
+            complain("%s: --at=%s: the trace ends at %s", file->trace.path, view->at, MOMENT_TEXT(file, file->trace.last));
+            return false;
+        }
     } else {
         search->mark = view->at;
     }
