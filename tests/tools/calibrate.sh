@@ -72,6 +72,10 @@ check "other_gpu_has_the_shipped_table" on devices=2 0 calibrate --show --device
 check_json "shipped_table_is_called_so" 'd["origin"] == "shipped"'
 check "named_table_needs_no_gpu" on devices=0 0 calibrate --costs "$WEIR_COSTS_DIR/simulated-gpu-1.yaml"
 check "named_table_is_shown" row malloc_async 5ns
+check "named_table_is_found_by_its_name" on devices=0 0 calibrate --costs=simulated-gpu-1
+check "table_of_that_name_is_shown" row malloc_async 5ns
+check "unknown_name_of_a_table_exits_2" exits 2 calibrate --costs=simulated-gpu-9
+check "names_of_tables_are_told" says "$err" "simulated-gpu-9: no cost table in $WEIR_COSTS_DIR has this name; there are simulated-gpu-1;" "./simulated-gpu-9"
 printf 'weir_costs: 1\ngpu: X\nmaloc: 5ns\n' >"$tap_dir/bad.yaml"
 check "bad_table_exits_1" exits 1 calibrate --costs "$tap_dir/bad.yaml"
 check "bad_table_is_named_with_its_line" says "$err" "bad.yaml:3: 'maloc' is no cost that this weir knows"

@@ -14,6 +14,7 @@
 
 #include "lib/base/user.h"
 #include "lib/trace/costs.h"
+#include "policy/policy.h"
 #include "tools/common/complain.h"
 #include "tools/common/environment.h"
 #include "tools/common/new_file.h"
@@ -167,12 +168,18 @@ static int find_cached(const char *gpu, const char *driver, const char *uuid, st
     return status;
 }
 
+/* Where the shipped ones are, the caller's to free(). */
+static char *shipped_folder(void)
+{
+    const char *named = variable("WEIR_COSTS_DIR");
+    return named ? format_text("%s", named) : installed_path(WEIR_COSTS_DIR, "share/weir/costs");
+}
+
 /* Whether one is shipped; then *status says whether it is good. */
 static bool find_shipped(const char *gpu, struct costs *costs, struct costs_origin *origin, int *status)
 {
     char slug[NAME_MAX], name[NAME_MAX + sizeof SUFFIX];
-    const char *named = variable("WEIR_COSTS_DIR");
-    char *directory = named ? format_text("%s", named) : installed_path(WEIR_COSTS_DIR, "share/weir/costs");
+    char *directory = shipped_folder();
     weir__costs_slug(gpu, slug);
     snprintf(name, sizeof name, "%s" SUFFIX, slug);
     bool is_there = *slug && join(origin->path, directory, name) && access(origin->path, F_OK) == 0;
@@ -183,13 +190,50 @@ static bool find_shipped(const char *gpu, struct costs *costs, struct costs_orig
     return *status != EXIT_GOOD || strcmp(costs->gpu, gpu) == 0;
 }
 
+static int is_table(const struct dirent *entry)
+{
+    size_t len = strlen(entry->d_name);
+    return len >= sizeof SUFFIX && strcmp(entry->d_name + len - (sizeof SUFFIX - 1), SUFFIX) == 0;
+}
+
+static void complain_of_unknown(const char *name, const char *directory)
+{
+    struct dirent **entries;
+    int count = scandir(directory, &entries, is_table, alphasort);
+    char *names = format_text("%s", count > 0 ? "; there are" : "");
+    for (int i = 0; i < count; i++) {
+        char *more = format_text("%s%s %.*s", names, i ? "," : "", (int)(strlen(entries[i]->d_name) - (sizeof SUFFIX - 1)), entries[i]->d_name);
+        free(names);
+        free(entries[i]);
+        names = more;
+    }
+    if (count >= 0)
+        free(entries);
+    complain("%s: no cost table in %s has this name%s; a file is named with its folder, as in ./%s", name, directory, names, name);
+    free(names);
+}
+
+/* A shipped one by its name, as policies are named. */
+static int read_by_name(const char *name, struct costs *costs)
+{
+    char *directory = shipped_folder(), *path = format_text("%s/%s" SUFFIX, directory, name);
+    int status = EXIT_TROUBLE;
+    if (access(path, F_OK) == 0)
+        status = read_named(path, costs);
+    else
+        complain_of_unknown(name, directory);
+    free(path);
+    free(directory);
+    return status;
+}
+
 int costs_find(const char *file, const char *gpu, const char *driver, const char *uuid, struct costs *costs, struct costs_origin *origin)
 {
     int status = EXIT_GOOD, best = 0;
     *origin = (struct costs_origin){ .kind = file ? COSTS_NAMED : COSTS_CACHED };
     if (file) {
         snprintf(origin->path, sizeof origin->path, "%s", file);
-        return read_named(file, costs);
+        return policy_is_name(file) ? read_by_name(file, costs) : read_named(file, costs);
     }
     status = find_cached(gpu, driver, uuid, costs, origin, &best);
     if (status != EXIT_GOOD || best)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * costs_find.h - where cost tables lie: in a file that is named; measured ones of this user in $XDG_CACHE_HOME/weir, else ~/.cache/weir, one
- * file for each GPU and driver; shipped ones in $WEIR_COSTS_DIR, else where they were installed.
+ * file for each GPU and driver; shipped ones, which a name ("nvidia-h200") means as well, in $WEIR_COSTS_DIR, else where they were installed.
  */
 #ifndef WEIR_COSTS_FIND_H
 #define WEIR_COSTS_FIND_H

@@ -29,6 +29,12 @@ const char *view_moment(struct text *text, const struct view_file *file, uint64_
     return text->chars;
 }
 
+void view_print_moment(const struct view_file *file, uint64_t time, int width)
+{
+    const char *text = MOMENT_TEXT(file, time);
+    printf("%*s", width + (strstr(text, "\u00b5") ? 1 : 0), text); /* which has two bytes */
+}
+
 const char *view_stream(struct text *text, uint64_t stream)
 {
     snprintf(text->chars, sizeof text->chars, "0x%" PRIx64, stream);

@@ -57,6 +57,9 @@ int view_why(const struct view *view); /* of replay/why.c, as it replays */
 const char *view_moment(struct text *text, const struct view_file *file, uint64_t time);
 #define MOMENT_TEXT(file, time) view_moment(&(struct text){{0}}, (file), (time))
 
+/* Prints it at the right of so many columns. */
+void view_print_moment(const struct view_file *file, uint64_t time, int width);
+
 const char *view_stream(struct text *text, uint64_t stream);
 #define STREAM_TEXT(stream) view_stream(&(struct text){{0}}, (stream))
 

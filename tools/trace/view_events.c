@@ -54,7 +54,8 @@ static void print_figures(const struct trace_event *event)
 static void print_event(const struct view_file *file, const struct trace_event *event)
 {
     unsigned fields = trace_kind_fields(event->kind);
-    printf("%14s  %" PRIu64 "  %-13s", MOMENT_TEXT(file, event->time), event->thread, trace_kind_name(event->kind));
+    view_print_moment(file, event->time, 14);
+    printf("  %" PRIu64 "  %-13s", event->thread, trace_kind_name(event->kind));
     if (fields & TRACE_HAS_POOL)
         printf("  %s", POOL_TEXT(event->pool));
     if (fields & TRACE_HAS_STREAM)
