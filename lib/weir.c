@@ -174,12 +174,13 @@ static weir *make_empty(const weir_options *options, int device, weir_error *err
     w->out_of_memory = weir__recover;
     w->dump = weir__trace_files_dump;
     weir__log_init(&w->log, options->log, options->log_data);
+    *status = weir__log_open(&w->log, error);
     pthread_mutex_init(&w->config, NULL);
     pthread_mutex_init(&w->attached_lock, NULL);
     bool has_table = weir__blocks_init(&w->blocks);
     weir__callbacks_init(&w->callbacks);
     weir__recorder_init(&w->recorder);
-    if (!has_table)
+    if (!has_table && *status == WEIR_OK)
         *status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the table of blocks");
     return w;
 }
@@ -327,6 +328,7 @@ void weir__close(weir *w)
     free(w->devices);
     weir__trace_files_end(w);
     weir__log_rest(&w->log);
+    weir__log_close(&w->log);
     weir__callbacks_destroy(&w->callbacks);
     WEIR__MUST(weir__blocks_are_valid(&w->blocks));
     weir__blocks_destroy(&w->blocks);

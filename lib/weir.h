@@ -158,7 +158,7 @@ typedef struct weir_options {
                                 $XDG_CONFIG_HOME/weir/policy.yaml, /etc/weir/policy.yaml, the built-in default */
     const char *policy_text; /* the YAML itself instead of a file; $WEIR_CONF applies to it as well. Not both */
     const char *gpu;         /* "cuda" or "sim"; NULL: $WEIR_GPU, else "cuda". Never falls back to the simulator by itself */
-    weir_log_fn log;         /* NULL: silent */
+    weir_log_fn log;         /* NULL: silent. $WEIR_LOG has lines written besides (libweir(3)) */
     void *log_data;
 } weir_options;
 

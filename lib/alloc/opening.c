@@ -234,7 +234,7 @@ static void note_opened(const weir_stream *s, const char *name)
 {
     weir__record_named(&s->w->recorder, WEIR__KIND_STREAM_OPEN, s->pool->record, s->handle, name ? name : "");
     weir__pool_say_backing(s->pool);
-    if (name && s->w->log.say)
+    if (name && weir__log_is_heard(&s->w->log))
         say_unknown(s->w, name, s->pool);
 }
 

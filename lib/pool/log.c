@@ -3,17 +3,111 @@
 
 #include "lib/pool/log.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/call.h"
+#include "lib/base/error.h"
+#include "lib/base/format.h"
 #include "lib/base/table.h"
 #include "lib/gpu/clock.h"
 #include "lib/pool/weir_internal.h"
+#include "policy/environment.h"
+#include "policy/report.h"
 
 #define LINE_SIZE sizeof(((weir_error *)NULL)->text)
 #define MORE_SIZE 64 /* of a line's end that says how many others there were */
+
+/* $WEIR_LOG ------------------------------------------------------------------------------------------------------------------------------ */
+
+static const char *const levels[] = { [WEIR_LOG_ERROR] = "error", [WEIR_LOG_WARNING] = "warning", [WEIR_LOG_INFO] = "info" };
+#define LEVELS (sizeof levels / sizeof *levels)
+
+weir_status weir__log_open(struct weir__log *log, weir_error *error)
+{
+    const char *value = policy_environment("WEIR_LOG"), *file = value ? strchr(value, ':') : NULL;
+    size_t len = file ? (size_t)(file - value) : value ? strlen(value) : 0, level = 0;
+    if (!value || !*value)
+        return WEIR_OK;
+    while (level < LEVELS && (strlen(levels[level]) != len || strncmp(levels[level], value, len) != 0))
+        level++;
+    if (level == LEVELS || (file && !file[1]))
+        return weir__fail(error, WEIR_INVALID,
+                          "WEIR_LOG is '%s': write error, warning or info, and a file behind it if not on standard error, as in "
+                          "WEIR_LOG=info:/tmp/weir.log",
+                          policy_quote(value).text);
+    log->most = (weir_log_level)level;
+    /* What the program makes of its standard error later is another matter. A pipe without a reader makes nobody wait. */
+    log->fd = file ? open(file + 1, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0600)
+                   : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (log->fd >= 0)
+        return WEIR_OK;
+    return weir__fail(error, WEIR_INVALID, "WEIR_LOG is '%s', and %s cannot be written: %s", policy_quote(value).text,
+                      file ? "that file" : "standard error", WEIR__WHY(errno, "name another file"));
+}
+
+void weir__log_close(struct weir__log *log)
+{
+    if (log->fd >= 0)
+        close(log->fd);
+    log->fd = -1;
+}
+
+bool weir__log_is_heard(const struct weir__log *log)
+{
+    return log->say || log->fd >= 0;
+}
+
+/* A reader that has gone, or a full file, must not end the program by a signal. */
+static void write_quietly(int fd, const char *line, size_t len)
+{
+    sigset_t both, former, pending;
+    sigemptyset(&both);
+    sigaddset(&both, SIGPIPE);
+    sigaddset(&both, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &both, &former);
+    sigpending(&pending);
+    bool was_pending = sigismember(&pending, SIGPIPE) || sigismember(&pending, SIGXFSZ);
+    if (write(fd, line, len) < 0 && (errno == EPIPE || errno == EFBIG) && !was_pending)
+        sigtimedwait(&both, NULL, &(struct timespec){ 0 });
+    pthread_sigmask(SIG_SETMASK, &former, NULL);
+}
+
+static void put(const struct weir__log *log, weir_log_level level, const char *text)
+{
+    char line[LINE_SIZE + MORE_SIZE + 64];
+    if (log->fd >= 0 && level <= log->most) {
+        int len = snprintf(line, sizeof line, "weir[%d]: %s: %s\n", (int)getpid(), levels[level], text);
+        for (int i = 0; i < len - 1; i++)
+            line[i] = (unsigned char)line[i] < ' ' || line[i] == 0x7f ? '?' : line[i];
+        write_quietly(log->fd, line, (size_t)len);
+    }
+    if (log->say)
+        weir__call_say(log->say, log->data, level, text);
+}
+
+/* Lines of one kind ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Copies the line, or as many of its sentences as fit: they end with a ';', as lines did. */
+static void copy_sentences(char *to, size_t room, const char *line)
+{
+    static const char more[] = " ...";
+    size_t end = strlen(line);
+    bool is_whole = end < room;
+    if (!is_whole) {
+        for (end = room - 1; end && !(line[end] == ';' && line[end + 1] == ' ');)
+            end--;
+        for (size_t at = room - sizeof more; !end && at; at--)
+            end = line[at] == ' ' ? at : 0;
+        is_whole = line[end] == ';';
+    }
+    snprintf(to, room, "%.*s%s", (int)end, line, is_whole ? "" : more);
+}
 
 /* Called with the lock, as are the next two. The kind's own place; else a free one, or that of the kind that was quiet for longest. */
 static struct weir__log_kind *find(struct weir__log *log, const char *format, const void *about)
@@ -33,7 +127,7 @@ static bool admit(struct weir__log_kind *kind, uint64_t now, const char *line, u
 {
     if (kind->was_said && now < kind->said + GPU_SECOND) {
         kind->silent++;
-        snprintf(kind->latest, sizeof kind->latest, "%.*s", (int)sizeof kind->latest - 1, line);
+        copy_sentences(kind->latest, sizeof kind->latest, line);
         return false;
     }
     *more = kind->silent;
@@ -57,7 +151,7 @@ static void say_rest(const struct weir__log *log, const struct weir__log_kind *r
         snprintf(line, sizeof line, "%s", rest->latest);
     else
         snprintf(line, sizeof line, "%s (and %llu more like it before)", rest->latest, (unsigned long long)rest->silent - 1);
-    weir__call_say(log->say, log->data, rest->level, line);
+    put(log, rest->level, line);
 }
 
 __attribute__((format(printf, 4, 0))) static void say(weir *w, const void *about, weir_log_level level, const char *format,
@@ -65,9 +159,9 @@ __attribute__((format(printf, 4, 0))) static void say(weir *w, const void *about
 {
     struct weir__log *log = &w->log;
     struct weir__log_kind rest = {.silent = 0};
-    char line[LINE_SIZE];
+    char line[LINE_SIZE + MORE_SIZE];
     uint64_t more = 0;
-    vsnprintf(line, sizeof line - MORE_SIZE, format, arguments);
+    vsnprintf(line, LINE_SIZE, format, arguments);
     for (char *newline = line; (newline = strchr(newline, '\n'));)
         *newline = ';';
     uint64_t now = w->gpu ? w->gpu->now() : 0;
@@ -84,14 +178,14 @@ __attribute__((format(printf, 4, 0))) static void say(weir *w, const void *about
     if (more)
         snprintf(line + strlen(line), MORE_SIZE, " (and %llu more like it before)", (unsigned long long)more);
     if (is_said)
-        weir__call_say(log->say, log->data, level, line);
+        put(log, level, line);
 }
 
 void weir__log(weir *w, weir_log_level level, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    if (w->log.say)
+    if (weir__log_is_heard(&w->log))
         say(w, NULL, level, format, arguments);
     va_end(arguments);
 }
@@ -100,7 +194,7 @@ void weir__log_about(weir *w, const void *about, weir_log_level level, const cha
 {
     va_list arguments;
     va_start(arguments, format);
-    if (w->log.say)
+    if (weir__log_is_heard(&w->log))
         say(w, about, level, format, arguments);
     va_end(arguments);
 }
@@ -114,13 +208,14 @@ void weir__log_init(struct weir__log *log, weir_log_fn say_line, void *data)
 {
     log->say = say_line;
     log->data = data;
+    log->fd = -1;
     weir__spin_init(&log->lock);
 }
 
 void weir__log_rest(struct weir__log *log)
 {
     struct weir__log_kind rest;
-    for (size_t i = 0; i < WEIR__LOG_KINDS && log->say; i++) {
+    for (size_t i = 0; i < WEIR__LOG_KINDS && weir__log_is_heard(log); i++) {
         weir__spin_lock(&log->lock);
         take_rest(&log->kinds[i], &rest);
         weir__spin_unlock(&log->lock);

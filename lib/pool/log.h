@@ -6,10 +6,15 @@
  * second, by the clock of the waist: a program that lives at its cap would otherwise log a report for each refusal. The next line that is
  * logged says how many were not; of those behind the last, weir_close() does, with the latest of them.
  *
+ * $WEIR_LOG, as in "warning:/var/log/weir.log", has them written as well, to standard error or behind a file, whatever the program does with
+ * them: each at once and by one write(2), so that lines of several processes do not mix.
+ *
  * `lock` guards the table and is a leaf. The application's function is called without it.
  */
 #ifndef WEIR_LIB_LOG_H
 #define WEIR_LIB_LOG_H
+
+#include <stdbool.h>
 
 #include "lib/base/spin.h"
 #include "lib/weir.h"
@@ -17,8 +22,10 @@
 #define WEIR__LOG_KINDS 32 /* more at a time, and the one that was quiet for longest is forgotten */
 
 struct weir__log {
-    weir_log_fn say; /* NULL: silent. Fixed after open, as is data */
+    weir_log_fn say; /* NULL: silent. Fixed after open, as are the next three */
     void *data;
+    int fd;              /* of $WEIR_LOG; -1: none */
+    weir_log_level most; /* what is written there */
     weir__spin lock;
     struct weir__log_kind {
         const char *format; /* NULL: free */
@@ -27,11 +34,17 @@ struct weir__log {
         bool was_said;
         uint64_t said;    /* when a line of it was last logged */
         uint64_t silent;  /* lines since then */
-        char latest[256]; /* of those */
+        char latest[256]; /* of those: as many whole sentences as fit */
     } kinds[WEIR__LOG_KINDS];
 };
 
 void weir__log_init(struct weir__log *log, weir_log_fn say, void *data);
+/* Does what $WEIR_LOG says. WEIR_INVALID: it says nothing that can be done. */
+weir_status weir__log_open(struct weir__log *log, weir_error *error);
+void weir__log_close(struct weir__log *log);
+
+/* Whether anybody hears what is logged. */
+bool weir__log_is_heard(const struct weir__log *log);
 
 /* Says what was not said so far, of each kind. */
 void weir__log_rest(struct weir__log *log);
