@@ -184,13 +184,18 @@ static void answer_labels(struct share_asker *asker, const struct wire_message *
 
 /* Giving ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* The number of the device, or -1. */
-static int find_device(const weir *w, const char *uuid)
+/* The number of the device, or -1: the process has no pool there. */
+static int find_device(weir *w, const char *uuid)
 {
     for (size_t d = 0; d < w->device_count; d++)
         if (strcmp(w->devices[d].info.uuid, uuid) == 0)
-            return (int)d;
+            return weir__device_next_pool(&w->devices[d], NULL) ? (int)d : -1;
     return -1;
+}
+
+static void deny_device(struct share_asker *asker, const struct wire_message *question)
+{
+    share_asker_deny(asker, question->request, WEIR_NOT_FOUND, "this process does not use that GPU");
 }
 
 static void answer_offer(struct share_asker *asker, const struct wire_message *question)
@@ -198,8 +203,11 @@ static void answer_offer(struct share_asker *asker, const struct wire_message *q
     weir *w = asker->control->w;
     struct wire_message message = { .type = WIRE_OFFERED, .request = question->request };
     int device = find_device(w, question->u.offer.uuid);
-    if (device >= 0)
-        message.u.offered.bytes = weir__give_offer(w, device);
+    if (device < 0) {
+        deny_device(asker, question);
+        return;
+    }
+    message.u.offered.bytes = weir__give_offer(w, device);
     share_asker_send(asker, &message);
 }
 
@@ -240,7 +248,7 @@ static void answer_give(struct share_asker *asker, const struct wire_message *qu
     if (is_giving(asker, question))
         return;
     if (device < 0)
-        share_asker_deny(asker, question->request, WEIR_NOT_FOUND, "this process does not use that GPU");
+        deny_device(asker, question);
     else if (!is_within_rate(control, now))
         share_asker_deny(asker, question->request, WEIR_BUSY, "asked too often: ask again later");
     else

@@ -70,6 +70,7 @@ struct neighbour {
     bool was_deaf;     /* however patient the request was: a moment is enough to see whether it does now */
     bool is_deaf;      /* the same for this request, which leaves it alone */
     bool has_answered; /* since the last look began */
+    bool is_here;      /* it uses this GPU, as it answered then */
 };
 
 /* One request for help. */
@@ -90,6 +91,7 @@ static bool take_offer(struct share_query *query, const struct wire_message *ans
     if (answer->type != WIRE_OFFERED)
         return false;
     neighbour->offer = answer->u.offered.bytes;
+    neighbour->is_here = true;
     return true;
 }
 
@@ -341,15 +343,13 @@ static void note(const struct rescue *rescue)
 {
     char text[WEIR__BYTES_LEN], *at = rescue->plea->note;
     size_t room = sizeof rescue->plea->note;
-    size_t silent = 0;
-    for (size_t i = 0; i < rescue->count; i++)
+    size_t silent = 0, here = 0;
+    for (size_t i = 0; i < rescue->count; i++) {
         silent += !rescue->neighbours[i].has_answered;
-    if (!rescue->count) {
-        snprintf(at, room, "no other process that has control: true in its policy was found");
-        return;
+        here += rescue->neighbours[i].is_here;
     }
-    int len = snprintf(at, room, "%zu other process%s on this GPU offered %s", rescue->count, rescue->count == 1 ? "" : "es",
-                       weir__bytes(text, rescue->offers));
+    int len = here ? snprintf(at, room, "%zu other process%s on this GPU offered %s", here, here == 1 ? "" : "es", weir__bytes(text, rescue->offers))
+                   : snprintf(at, room, "no other process that has control: true in its policy was found on this GPU");
     if (silent && len > 0 && (size_t)len < room)
         snprintf(at + len, room - (size_t)len, ", %zu did not answer", silent);
 }

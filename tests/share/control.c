@@ -132,11 +132,12 @@ START_TEST(offer_is_what_is_idle_above_what_is_kept)
 }
 END_TEST
 
-START_TEST(device_without_pools_and_unknown_one_offer_nothing)
+START_TEST(device_without_pools_and_unknown_one_are_not_used)
 {
     scene_leave_idle(MIB(128));
-    ck_assert_uint_eq(scene_answer_to(scene_offer(GPU_1)).u.offered.bytes, 0);
-    ck_assert_uint_eq(scene_answer_to(scene_offer("GPU-unknown")).u.offered.bytes, 0);
+    scene_expect_denial(scene_offer(GPU_1), WEIR_NOT_FOUND, "does not use that GPU");
+    scene_expect_denial(scene_offer("GPU-unknown"), WEIR_NOT_FOUND, "does not use that GPU");
+    scene_expect_denial(scene_give(MIB(64), GPU_1, PATIENCE_MS), WEIR_NOT_FOUND, "does not use that GPU");
 }
 END_TEST
 
@@ -544,7 +545,7 @@ int main(void)
     TCase *place = suite_case(suite, "place", 60);
     tcase_add_checked_fixture(place, scene_open, scene_close);
     suite_add(place, socket_that_was_removed_is_made_anew);
-    suite_add(memory, offer_is_what_is_idle_above_what_is_kept, device_without_pools_and_unknown_one_offer_nothing,
+    suite_add(memory, offer_is_what_is_idle_above_what_is_kept, device_without_pools_and_unknown_one_are_not_used,
               neighbour_is_given_what_it_wants_and_counted, neighbour_is_not_given_what_is_kept, neighbour_on_another_gpu_is_told_so,
               who_asks_too_often_is_denied_until_later, operator_trims_one_pool_to_the_byte,
               operator_trims_every_pool_to_what_the_policy_keeps, operator_may_trim_as_often_as_he_likes,

@@ -7,6 +7,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/service.h"
@@ -185,6 +186,25 @@ START_TEST(who_is_alone_runs_out)
     const char *report = run_out(asker, 512);
     ck_assert_msg(strstr(report, "no other process that has control: true") != NULL, "%s", report);
     check_not_rescued(asker);
+}
+END_TEST
+
+/* Of two GPUs: one that is on the other alone is no neighbour, whether or not there is one on this. */
+START_TEST(report_counts_no_process_of_another_gpu)
+{
+    char settings[128];
+    snprintf(settings, sizeof settings, "%s,devices=2", getenv("WEIR_SIM"));
+    ck_assert_int_eq(setenv("WEIR_SIM", settings, 1), 0);
+    struct player *elsewhere = stage_enter((struct role){ .name = "elsewhere" });
+    stage_say(elsewhere, "open %s", stage_policy_file("elsewhere", "weir: 1\ncontrol: true\npools:\n  p: { devices: [1] }\n"));
+    struct player *asker = enter("asker");
+    take(asker, "a", 768);
+    const char *report = run_out(asker, 512);
+    ck_assert_msg(strstr(report, "no other process that has control: true in its policy was found on this GPU") != NULL, "%s", report);
+    struct player *here = enter("here");
+    take(here, "b", 32);
+    report = run_out(asker, 512);
+    ck_assert_msg(strstr(report, "1 other process on this GPU offered") != NULL, "%s", report);
 }
 END_TEST
 
@@ -412,7 +432,8 @@ static void add_rescues(Suite *suite)
               seven_neighbours_give_a_little_each, rescues_in_a_row_are_slowed_down_and_not_refused, caches_of_a_neighbour_are_emptied,
               every_pool_of_a_neighbour_counts);
     tcase = stage_case(suite, "nobody can help");
-    suite_add(tcase, neighbours_who_have_not_enough_together_are_not_asked_to_give, report_tells_of_the_neighbours, who_is_alone_runs_out,
+    suite_add(tcase, neighbours_who_have_not_enough_together_are_not_asked_to_give, report_tells_of_the_neighbours,
+              report_counts_no_process_of_another_gpu, who_is_alone_runs_out,
               request_that_failed_succeeds_once_a_neighbour_has_something);
 }
 
