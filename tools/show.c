@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* show.c - `weir show`: the policy in force, each key with its value and where that came from. */
+#include "lib/pool/quota.h"
 #include "policy/policy.h"
 #include "tools/common/command.h"
 #include "tools/common/environment.h"
@@ -37,12 +38,74 @@ static const char *chosen_by(const char *operand, const struct policy *policy)
     return "found in the search path";
 }
 
-static void add_row(const struct policy_value *value, void *data)
+/* What each value goes through on its way out. */
+struct showing {
+    const struct policy *policy;
+    struct table *table;
+    struct json *json;
+};
+
+/* The pool whose max_size this is, without one of its own; else NULL. */
+static const struct policy_pool *uncapped_pool(const struct policy *policy, const struct policy_value *value)
 {
-    struct table *table = data;
+    static const char before[] = "pools.", behind[] = ".max_size";
+    for (size_t i = 0; i < policy->pool_count && !value->file; i++) {
+        const char *name = policy->pools[i].name;
+        size_t len = strlen(name);
+        if (strncmp(value->path, before, sizeof before - 1) == 0 && strncmp(value->path + sizeof before - 1, name, len) == 0 &&
+            strcmp(value->path + sizeof before - 1 + len, behind) == 0)
+            return &policy->pools[i];
+    }
+    return NULL;
+}
+
+/* The value as it is where a quota is set, which caps a pool without a max_size: what weir_open() makes of it. How much memory the device has,
+   a share of which it may be, is not known here; `quota` is what the new value is of. */
+static struct policy_value in_force(const struct policy *policy, const struct policy_value *value, struct weir__quota *quota)
+{
+    struct policy_value shown = *value;
+    const struct policy_pool *pool = uncapped_pool(policy, value);
+    if (!pool)
+        return shown;
+    int device = pool->devices.count && pool->devices.items[0].index > 0 ? pool->devices.items[0].index : 0;
+    weir__quota_read(device, UINT64_MAX, quota);
+    if (quota->counts >= 0 && weir__quota_cap(quota, pool)) {
+        shown.text = quota->limits[quota->counts].value;
+        shown.file = quota->limits[quota->counts].variable;
+        shown.line = shown.column = 0;
+    }
+    return shown;
+}
+
+/* Whether weir_open() would fail with a variable; says so. */
+static bool is_quota_refused(void)
+{
+    struct weir__quota quota;
+    weir__quota_read(0, UINT64_MAX, &quota);
+    for (size_t i = 0; i < quota.count; i++)
+        if (quota.limits[i].is_refused) {
+            complain("show: %s is '%s', which %s", quota.limits[i].variable, quota.limits[i].value, quota.limits[i].why);
+            return true;
+        }
+    return false;
+}
+
+static bool is_variable(const char *file)
+{
+    return strspn(file, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == strlen(file);
+}
+
+static void add_row(const struct policy_value *given, void *data)
+{
+    struct showing *showing = data;
+    struct table *table = showing->table;
+    struct weir__quota quota;
+    const struct policy_value shown = in_force(showing->policy, given, &quota), *value = &shown;
     table_row(table, value->path, value->text, value->live ? "live" : "");
     if (!value->file)
         table_cell(table, "default");
+    else if (value->line == 0 && is_variable(value->file))
+        table_cell(table, "$%s", value->file);
     else if (value->line == 0 || is_builtin(value->file))
         table_cell(table, "%s", value->file);
     else if (strcmp(value->file, "WEIR_CONF") == 0)
@@ -51,9 +114,12 @@ static void add_row(const struct policy_value *value, void *data)
         table_cell(table, "%s:%u", value->file, value->line);
 }
 
-static void add_member(const struct policy_value *value, void *data)
+static void add_member(const struct policy_value *given, void *data)
 {
-    struct json *json = data;
+    struct showing *showing = data;
+    struct json *json = showing->json;
+    struct weir__quota quota;
+    const struct policy_value shown = in_force(showing->policy, given, &quota), *value = &shown;
     json_object(json, NULL);
     json_string(json, "key", value->path);
     json_string(json, "value", value->text);
@@ -73,7 +139,7 @@ static void show_json(const struct policy *policy, const char *reason)
     json_string(&json, "policy", policy->file);
     json_string(&json, "chosen", reason);
     json_array(&json, "values");
-    policy_each_value(policy, add_member, &json);
+    policy_each_value(policy, add_member, &(struct showing){.policy = policy, .json = &json});
     json_end(&json);
     json_end(&json);
 }
@@ -87,7 +153,7 @@ static void show_text(const struct policy *policy, const char *reason)
     puts("Keys marked 'live' can change when a running program reads its policy again.\n");
     struct table table = TABLE_INIT("llll");
     table_row(&table, "KEY", "VALUE", "LIVE", "FROM");
-    policy_each_value(policy, add_row, &table);
+    policy_each_value(policy, add_row, &(struct showing){.policy = policy, .table = &table});
     table_print(&table, stdout);
 }
 
@@ -113,6 +179,11 @@ static int run(const struct command_call *call)
     int status = source_load(operand, &policy, &text);
     if (status != EXIT_GOOD)
         return status;
+    if (is_quota_refused()) {
+        policy_free(policy);
+        free(text);
+        return EXIT_FAILED;
+    }
     const char *reason = chosen_by(operand, policy);
     if (call->options[OPT_JSON].given)
         show_json(policy, reason);
@@ -129,8 +200,8 @@ const struct command command_show = {
     .operands = "[FILE]",
     .operands_max = 1,
     .details =
-        "Prints every key of the policy with its value and the place that set it: a line of the file, WEIR_CONF, or the default of the\n"
-        "key. Without FILE it is the policy that a program would get: $WEIR_POLICY, $XDG_CONFIG_HOME/weir/policy.yaml,\n"
+        "Prints every key of the policy with its value and the place that set it: a line of the file, WEIR_CONF, the default of the key,\n"
+        "or of max_size the quota of the process, as WEIR_QUOTA. Without FILE it is the policy that a program would get: $WEIR_POLICY, $XDG_CONFIG_HOME/weir/policy.yaml,\n"
         "/etc/weir/policy.yaml, the built-in default; the first that exists. '-' is standard input. Needs no GPU.\n"
         "Exit status: 0 shown, 1 the policy is bad, 2 it cannot be read.",
     .example = "  weir show\n"

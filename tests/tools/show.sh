@@ -82,6 +82,38 @@ bad_pipe() {
 check "bad_policy_from_a_pipe_is_explained" bad_pipe
 check "directory_exits_2" exits 2 show .
 
+# A quota caps pools that have no max_size, as weir_open() does.
+with_quota() {
+    WEIR_QUOTA=$1 exits "$2" show quota.yaml
+}
+policy quota.yaml <<'YAML'
+weir: 1
+defaults: { pool: free }
+pools:
+  free: {}
+  capped: { max_size: 4GiB }
+  none: { max_size: none }
+  driver: { backing: default, devices: [0] }
+  host: { location: host }
+YAML
+check "quota_is_shown" with_quota 8GiB 0
+check "quota_caps_a_pool_without_max_size" row pools.free.max_size 8GiB "live \$WEIR_QUOTA"
+check "quota_caps_no_pool_with_one" row pools.capped.max_size 4GiB "live quota.yaml:5"
+check "quota_caps_no_pool_that_does_without" row pools.none.max_size none "live quota.yaml:6"
+check "quota_caps_not_the_driver_s_pool" row pools.driver.max_size none "live default"
+check "quota_caps_no_host_memory" row pools.host.max_size none "live default"
+check "share_as_a_quota_is_shown" with_quota 50% 0
+check "share_is_shown_as_it_is" row pools.free.max_size 50% "live \$WEIR_QUOTA"
+for wrong in lots 4G 0.9; do
+    check "quota_of_${wrong}_exits_1" with_quota "$wrong" 1
+    check "quota_of_${wrong}_is_refused_as_in_weir_open" says "$err" "WEIR_QUOTA is '$wrong', which is no limit: write bytes as in 8GiB"
+done
+hami() {
+    CUDA_DEVICE_MEMORY_LIMIT=3000m exits 0 show quota.yaml
+}
+check "limit_of_hami_is_shown" hami
+check "limit_of_hami_caps_a_pool" row pools.free.max_size 3000m "live \$CUDA_DEVICE_MEMORY_LIMIT"
+
 json_overridden() {
     WEIR_CONF=pools.frames.max_size=2GiB exits 0 show --json named.yaml
 }
