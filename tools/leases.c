@@ -319,8 +319,8 @@ const struct command command_leases = {
         ", who imports their pools. STATE\n"
         "is connected, hung (a producer waited for it in vain) or evicted (its connection has ended; its blocks stay out of use until it\n"
         "is dead). HOLD is leased, releasing (released, but its GPU work has not come so far) or mapped (not leased); NAME #7 is frame 7\n"
-        "of a ring. Slots of a ring that are only mapped share a line, unless --all is given. Of each ring there is what went through it: LEASES were given, the slowest reader is LAG frames behind now and was\n"
-        "HIGHEST at most.\n"
+        "of a ring. Slots of a ring that are only mapped share a line, unless --all is given. Of each ring there is what went through it:\n"
+        "LEASES were given, the slowest reader is LAG frames behind now and was HIGHEST at most.\n"
         "Only root and the exporter's own user may ask.\n"
         "Exit status: 0 all answered, 1 nobody listens at a socket, 2 an exporter refuses or does not answer (this wins over 1).",
     .example = "  weir leases\n"

@@ -201,8 +201,8 @@ const struct command command_show = {
     .operands_max = 1,
     .details =
         "Prints every key of the policy with its value and the place that set it: a line of the file, WEIR_CONF, the default of the key,\n"
-        "or of max_size the quota of the process, as WEIR_QUOTA. Without FILE it is the policy that a program would get: $WEIR_POLICY, $XDG_CONFIG_HOME/weir/policy.yaml,\n"
-        "/etc/weir/policy.yaml, the built-in default; the first that exists. '-' is standard input. Needs no GPU.\n"
+        "or of max_size the quota of the process, as WEIR_QUOTA. Without FILE it is the policy that a program would get: $WEIR_POLICY,\n"
+        "$XDG_CONFIG_HOME/weir/policy.yaml, /etc/weir/policy.yaml, the built-in default; the first that exists. '-' is standard input. Needs no GPU.\n"
         "Exit status: 0 shown, 1 the policy is bad, 2 it cannot be read.",
     .example = "  weir show\n"
                "  weir show --list\n"

@@ -170,9 +170,8 @@ const struct command command_trim = {
     .details =
         "Each process PID, as 'weir ps' shows it, or with --all every one, returns what its caches hold, waits for frees that are pending,\n"
         "for three quarters of the time-out at most, and gives the idle memory of its pools back to the device, but for what the policy's\n"
-        "keep says, or --keep. What the programs use\n"
-        "is not touched; what they need again they have to take from the device again. Shared pools, and pools whose stream captures a\n"
-        "graph, are left alone.\n"
+        "keep says, or --keep. What the programs use is not touched; what they need again they have to take from the device again. Shared\n"
+        "pools, and pools whose stream captures a graph, are left alone.\n"
         "Exit status: 0 trimmed, 1 there is no such process or pool, 2 a process does not answer, or wrong usage.",
     .example = "  weir trim 4711\n"
                "  weir trim --all --pool=main --keep=512MiB\n",

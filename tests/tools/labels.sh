@@ -70,7 +70,7 @@ clean() {
 }
 check "nothing_but_text_is_printed" clean
 check "hostile_process_in_metrics_is_printed" exits 0 metrics --timeout=60
-check "hostile_labels_are_escaped" says "$out" ',rank="a?[31m\"b\\c?d?e??f?",local_rank="-1",job="'
+check "hostile_labels_are_escaped" says "$out" ',rank="a?[31m\"b\\x5cc?d?e??f?",local_rank="-1",job="'
 check "metrics_are_text" clean
 check "hostile_process_in_json_is_printed" asks 0 ps --json
 check_json "longest_labels_have_63_characters" "[len(d['processes'][0]['labels'][k]) for k in ('job', 'pod')] == [63, 63]"

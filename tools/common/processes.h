@@ -92,7 +92,8 @@ void processes_free(struct processes *processes);
 
 /*
  * The same as list and ask, but only those that the operands mean: what process_name() shows of them (4711, 4711.2 for one of several weirs,
- * 4711* for one of another PID namespace, which 4711 never means), or the path of a socket. No operands: all. Returns EXIT_GOOD, or after a complaint EXIT_FAILED (there is no such process), EXIT_TROUBLE (no such operand).
+ * 4711* for one of another PID namespace, which 4711 never means), or the path of a socket. No operands: all. Returns
+ * EXIT_GOOD, or after a complaint EXIT_FAILED (there is no such process), EXIT_TROUBLE (no such operand).
  * *processes is to be freed in each case, and holds what was found.
  */
 int processes_find(const char *subcommand, int count, char *const *operands, unsigned timeout_ms, struct processes *processes);
