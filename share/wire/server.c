@@ -31,12 +31,18 @@ static bool watch_listener(struct share_server *server, int operation, uint32_t 
     return epoll_ctl(server->epoll_fd, operation, server->listener.fd, &event) == 0;
 }
 
+/* The last close of one waits for a grace period of the kernel, some 10 ms. */
+static void close_inotify(int fd)
+{
+    share_close_away(&fd, 1, NULL);
+}
+
 /* Of the file that the socket has: the last name of it goes, as no event tells before the socket is closed. */
 static void watch_file(struct share_server *server)
 {
     struct epoll_event event = { .events = EPOLLIN, .data.ptr = &server->gone_fd };
     if (server->gone_fd >= 0)
-        close(server->gone_fd);
+        close_inotify(server->gone_fd);
     server->gone_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (server->gone_fd < 0)
         return;
@@ -90,7 +96,7 @@ bool share_server_open(struct share_server *server)
     return true;
 }
 
-static void close_others(struct share_server *server, void (*close_fresh)(int fd))
+static void close_others(struct share_server *server, void (*close_fresh)(int fd), void (*close_gone)(int fd))
 {
     if (server->epoll_fd >= 0)
         close(server->epoll_fd);
@@ -99,7 +105,7 @@ static void close_others(struct share_server *server, void (*close_fresh)(int fd
     if (server->spare_fd >= 0)
         close(server->spare_fd);
     if (server->gone_fd >= 0)
-        close(server->gone_fd);
+        close_gone(server->gone_fd);
     server->gone_fd = server->epoll_fd = server->fresh_fd = server->spare_fd = -1;
 }
 
@@ -111,13 +117,13 @@ static void close_copy(int fd)
 void share_server_close(struct share_server *server)
 {
     share_listener_close(&server->listener);
-    close_others(server, share_close_socket);
+    close_others(server, share_close_socket, close_inotify);
 }
 
 void share_server_forget(struct share_server *server)
 {
     share_listener_forget(&server->listener);
-    close_others(server, close_copy);
+    close_others(server, close_copy, close_copy);
 }
 
 static void hold_spare(struct share_server *server)
