@@ -82,7 +82,7 @@ static weir_status run(struct consumer *c, weir *w, weir_error *error)
             continue;
         weir_reader_close(reader);
     }
-    if (status == WEIR_GONE) /* the ring was closed, which is how it ends */
+    if (status == WEIR_ENDED) /* the producer closed the ring, which is how it ends */
         status = WEIR_OK;
     weir_import_close(import);
     return status;

@@ -51,7 +51,7 @@ static weir_status produce(weir_ring *ring, weir_stream *stream, uint64_t number
 
 static weir_status run(weir *w, weir_stream *stream, unsigned long frames, unsigned readers, weir_error *error)
 {
-    weir_ring_options options = { sizeof options, (size_t)WIDTH * HEIGHT, SLOTS, WEIR_OVERFLOW_BLOCK };
+    weir_ring_options options = { .size = sizeof options, .slot_size = (size_t)WIDTH * HEIGHT, .depth = SLOTS };
     weir_export *shared;
     weir_pool *pool;
     weir_ring *ring;

@@ -46,7 +46,7 @@ static weir_status read_frames(weir_reader *reader, weir_stream *stream, int num
         if (status)
             return status;
     }
-    if (status != WEIR_GONE) /* that the ring was closed is how it ends */
+    if (status != WEIR_ENDED) /* which is how it ends: the producer closed the ring */
         return status;
     printf("consumer %d: %" PRIu64 " frames, %" PRIu64 " wrong\n", number, frames, wrong);
     return frames == FRAMES && wrong == 0 ? WEIR_OK : WEIR_INVALID;
@@ -135,7 +135,7 @@ static weir_status serve(weir_ring *ring, weir_stream *stream, char *program, we
 
 static weir_status produce(weir *w, weir_stream *stream, char *program, weir_error *error)
 {
-    weir_ring_options options = { sizeof options, (size_t)WIDTH * HEIGHT, SLOTS, WEIR_OVERFLOW_BLOCK };
+    weir_ring_options options = { .size = sizeof options, .slot_size = (size_t)WIDTH * HEIGHT, .depth = SLOTS };
     weir_export *shared;
     weir_pool *pool;
     weir_ring *ring;

@@ -92,12 +92,16 @@ WEIR_API const char *weir_version(void);
     X(WEIR_CUDA_ERROR, 13, "CUDA failed") \
     /* What was waited for did not come in the time given. Nothing was done; trying again is fine. */ \
     X(WEIR_TIMEOUT, 14, "timed out") \
-    /* The other process, or what it shared, is there no more. What is leased from it can be used on and released. */ \
+    /* No process listens there now, or it died: the same call may succeed once one does again. What is leased from it can be used on and
+       released. Of a ring that its producer closed it is WEIR_ENDED. */ \
     X(WEIR_GONE, 15, "no longer there") \
     /* The other side, or a check of who it is, said no; the error says why. */ \
     X(WEIR_REFUSED, 16, "refused") \
     /* The other side sent what the protocol does not allow, and its connection was closed. */ \
-    X(WEIR_PROTOCOL, 17, "protocol error")
+    X(WEIR_PROTOCOL, 17, "protocol error") \
+    /* The ring was closed by its producer, and its last frame was read: where a sequence has an end, this is it. Whoever goes on asking gets
+       the frames of the next ring of that name. */ \
+    X(WEIR_ENDED, 18, "ended")
 
 typedef enum weir_status {
 #define WEIR_STATUS_ENTRY(name, number, text) name = number,
@@ -601,10 +605,13 @@ WEIR_API WEIR_CHECK weir_status weir_export_open(weir_pool *pool, weir_error *er
  */
 WEIR_API void weir_export_close(weir_export *e, unsigned timeout_ms);
 
+/* As the size of what is published: no bytes at all, as 0 means all that there are. An importer of Weir 0.1 is told of 1 byte. */
+#define WEIR_EMPTY ((size_t)-1)
+
 /*
  * Publishes a block under a name, for any number of importers at once. name: at most 63 letters, digits, '_', '-' and '.', not one that is
  * published already. ptr: the start of a live block of the pool; from now on it is the export's, and weir_free() refuses it. size: how
- * many bytes of it importers shall use; 0: all. metadata: metadata_size bytes (at most WEIR_METADATA_MAX) that go with it.
+ * many bytes of it importers shall use; 0: all; WEIR_EMPTY: none. metadata: metadata_size bytes (at most WEIR_METADATA_MAX) that go with it.
  * Stream order: importers' streams wait for what is on `stream` before this call. Nothing may write to the block afterwards.
  * WEIR_NOT_A_BLOCK, WEIR_INVALID (a block of another pool, or of a graph; name, sizes), WEIR_BUSY (the name, or the block, is published
  * already), WEIR_CAPTURING, WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED. The block stays the caller's then.
@@ -648,16 +655,26 @@ typedef enum weir_overflow {
     WEIR_OVERFLOW_FAIL         /* WEIR_BUSY */
 } weir_overflow;
 
+/* What a reader gets first that comes when frames were pushed already. */
+typedef enum weir_late {
+    WEIR_LATE_DEFAULT, /* WEIR_LATE_NEWEST with WEIR_OVERFLOW_DROP_OLDEST, else WEIR_LATE_NEXT */
+    WEIR_LATE_NEXT,    /* the next frame that is pushed */
+    WEIR_LATE_NEWEST   /* the newest one, though others have released it. That costs no slot: weir_ring_take() takes its slot last, and where
+                          it had to, a late reader gets the next frame */
+} weir_late;
+
 typedef struct weir_ring_options {
     size_t size;      /* sizeof(weir_ring_options) */
     size_t slot_size; /* bytes of a frame at most */
     unsigned depth;   /* slots, 2 to 1024. A reader can lease at most depth - 1 frames at a time */
     weir_overflow overflow;
+    weir_late late;    /* since 0.2 */
+    unsigned reserved; /* 0 */
 } weir_ring_options;
 
 /*
  * Publishes a ring under a name, and allocates its slots from the pool, in the order of `stream`. Every reader gets every frame that is
- * pushed while it is there, in order, unless it is dropped. *ring: close it, or weir_export_close() does.
+ * pushed while it is there, in order, unless it is dropped; weir_late says what comes first. *ring: close it, or weir_export_close() does.
  * WEIR_INVALID (also slot_size above pools.P.ipc_max_block), WEIR_BUSY (the name is published), WEIR_OUT_OF_MEMORY, WEIR_CAPTURING,
  * WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
  */
@@ -676,15 +693,23 @@ WEIR_API void weir_ring_close(weir_ring *ring);
  * weir_ring_push() or weir_ring_drop(). Several can be taken at a time. timeout_ms: how long WEIR_OVERFLOW_BLOCK waits for readers. A
  * reader that has not taken or released the oldest frame by then counts as hung: it keeps what it has leased, misses what is queued, and is
  * not waited for until it reads on.
- * WEIR_BUSY (see weir_overflow; all slots taken and not pushed), WEIR_TIMEOUT, WEIR_CAPTURING, WEIR_CUDA_ERROR, WEIR_FORKED.
+ * WEIR_BUSY (see weir_overflow; or all slots are taken and not pushed, at once, since no reader can free one), WEIR_TIMEOUT, WEIR_CAPTURING,
+ * WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_ring_take(weir_ring *ring, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error,
                                                void **ptr);
 
 /*
- * Publishes a slot that was taken as the next frame. size: bytes of it that readers shall use, 0: all. Never waits.
+ * Waits until weir_ring_take() would find a slot, takes none, and drops nothing. For programs that have to look after something else in
+ * between: no reader counts as hung for that, however often the time runs out. timeout_ms: as there.
+ * WEIR_OK (another thread may be faster), WEIR_BUSY, WEIR_TIMEOUT, WEIR_FORKED.
+ */
+WEIR_API WEIR_CHECK weir_status weir_ring_wait(weir_ring *ring, unsigned timeout_ms, weir_error *error);
+
+/*
+ * Publishes a slot that was taken as the next frame. size: bytes of it that readers shall use; 0: all; WEIR_EMPTY: none. Never waits.
  * Stream order: readers' streams wait for what is on `stream` before this call. Nothing may write to the slot afterwards.
- * WEIR_INVALID (not a slot that was taken; sizes), WEIR_CAPTURING, WEIR_CUDA_ERROR, WEIR_FORKED. The slot stays taken then.
+ * WEIR_INVALID (not a slot that was taken, or another thread has it in weir_ring_push() or weir_ring_drop(); sizes), WEIR_CAPTURING, WEIR_CUDA_ERROR, WEIR_FORKED. The slot stays taken then.
  */
 WEIR_API WEIR_CHECK weir_status weir_ring_push(weir_ring *ring, void *ptr, size_t size, const void *metadata, size_t metadata_size,
                                                weir_cuda_stream stream, weir_error *error);
@@ -764,9 +789,12 @@ WEIR_API WEIR_CHECK weir_status weir_import_acquire(weir_import *i, const char *
                                                     weir_error *error, weir_lease **lease);
 
 /*
- * Reads a ring from the next frame on that is pushed. leases: how many frames to have at a time, with those that are on their way. With 2
+ * Reads a ring: its newest frame first, or from the next one on, as weir_late of the ring says. leases: how many frames to have at a time, with those that are on their way. With 2
  * one comes while the other is used. With 1 the next frame is the oldest that is queued at the release. 0: as many as are allowed. *reader:
  * close it. Statuses as weir_import_acquire().
+ *
+ * A reader follows the name of its ring: when the producer is started anew, whether it was closed in good order or killed, a later
+ * weir_reader_next() finds the new ring by itself. The end of the old one is told of once in between, by WEIR_ENDED or WEIR_GONE.
  */
 WEIR_API WEIR_CHECK weir_status weir_reader_open(weir_import *i, const char *ring, unsigned leases, weir_error *error,
                                                  weir_reader **reader);
@@ -776,15 +804,18 @@ WEIR_API void weir_reader_close(weir_reader *reader);
 
 /*
  * Leases the next frame. timeout_ms: how long to wait for one; 0: not at all. Stream order and statuses as weir_import_acquire(),
- * WEIR_TIMEOUT (no frame came), WEIR_BUSY (all leases of this reader are in use by this process: release one first), WEIR_GONE (the ring
- * was closed, or the exporter is gone), WEIR_NOT_FOUND (the exporter was started again, and has no such ring yet).
+ * WEIR_TIMEOUT (no frame came), WEIR_BUSY (all leases of this reader are in use by this process: release one first), WEIR_ENDED (the
+ * producer closed the ring, and there is none of its name now), WEIR_GONE (the exporter died, or none is there), WEIR_NOT_FOUND (the exporter
+ * was started again, and has no such ring yet). With the last three no time is waited: a program that is to survive the restart of its
+ * producer sleeps a moment, and calls again. Before the first frame of another ring the end of the one before was told, by WEIR_ENDED or WEIR_GONE;
+ * several threads that read with one reader tell rings apart by `generation`.
  */
 WEIR_API WEIR_CHECK weir_status weir_reader_next(weir_reader *reader, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error,
                                                  weir_lease **lease);
 
 /*
  * A descriptor for poll(), select(), epoll and event loops: readable (POLLIN) while weir_reader_next() has something to say without
- * waiting, which is a frame, or that the ring or the exporter is gone. Then call that with timeout_ms 0. WEIR_TIMEOUT is possible, where
+ * waiting, which is a frame, or that the ring has ended or the exporter is gone. Then call that with timeout_ms 0. WEIR_TIMEOUT is possible, where
  * another thread took the frame, or the exporter has made its pool anew. That all leases are in use (WEIR_BUSY) does not make it readable;
  * a frame that comes after the next release does. Where weir_reader_next() fails for good, as after the exporter's death or in a process
  * that was evicted, it stays readable: wait before you ask again, or close the reader. From the first call on Weir's service thread reads
@@ -800,9 +831,12 @@ typedef struct weir_lease_info {
     void *ptr;         /* in this process. Not to be written to, unless all who map it agree */
     size_t size;       /* bytes that were published */
     int device;        /* in this process */
-    uint64_t sequence; /* of a frame, from 1: frames that were dropped leave gaps. 0: the block of a name */
+    uint64_t sequence; /* of a frame, from 1: frames that were dropped leave gaps. Begins anew with each ring. 0: the block of a name */
     size_t metadata_size;
     const void *metadata;
+    uint64_t generation; /* since 0.2: an opaque number, not 0, the same for all frames of one ring, in all importers, and another one when the
+                            ring was opened anew, in whatever process: only within one do sequences compare. Of the block of a name it is that
+                            of its publication. Exporters of Weir 0.1 say too little: theirs may be the same after a restart */
 } weir_lease_info;
 
 WEIR_API const weir_lease_info *weir_lease_get_info(const weir_lease *lease);

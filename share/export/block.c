@@ -70,32 +70,38 @@ weir_status share_block_record(weir_export *e, struct share_block *block, gpu_st
 
 /* What the user sends along -------------------------------------------------------------------------------------------------------------- */
 
-weir_status share_block_write(weir_export *e, struct share_block *block, size_t size, const void *metadata, size_t metadata_size,
-                              gpu_stream stream, const char *function, weir_error *error)
+weir_status share_content_check(const struct share_block *block, const struct share_content *content, const char *function,
+                                weir_error *error)
 {
-    if (size > block->bytes)
-        return weir__fail(error, WEIR_INVALID, "%s: %zu bytes of a block of %zu: publish at most what it has", function, size,
+    if (content->size > block->bytes && content->size != WEIR_EMPTY)
+        return weir__fail(error, WEIR_INVALID, "%s: %zu bytes of a block of %zu: publish at most what it has", function, content->size,
                           block->bytes);
-    if (metadata_size > WEIR_METADATA_MAX)
-        return weir__fail(error, WEIR_INVALID, "%s: %zu bytes of metadata: at most %d can go with a block", function, metadata_size,
-                          WEIR_METADATA_MAX);
-    if (metadata_size && !metadata)
-        return weir__fail(error, WEIR_INVALID, "%s: metadata is NULL, but metadata_size %zu", function, metadata_size);
-    weir_status status = share_block_record(e, block, stream, function, error);
-    if (status != WEIR_OK)
-        return status;
-    block->size = size ? size : block->bytes;
-    block->metadata_size = (uint32_t)metadata_size;
-    if (metadata_size)
-        memcpy(block->metadata, metadata, metadata_size);
+    if (content->metadata_size > WEIR_METADATA_MAX)
+        return weir__fail(error, WEIR_INVALID, "%s: %zu bytes of metadata: at most %d can go with a block", function,
+                          content->metadata_size, WEIR_METADATA_MAX);
+    if (content->metadata_size && !content->metadata)
+        return weir__fail(error, WEIR_INVALID, "%s: metadata is NULL, but metadata_size %zu", function, content->metadata_size);
     return WEIR_OK;
+}
+
+void share_block_describe(struct share_block *block, const struct share_content *content)
+{
+    block->size = content->size == WEIR_EMPTY ? 0 : content->size ? content->size : block->bytes;
+    block->metadata_size = (uint32_t)content->metadata_size;
+    if (content->metadata_size)
+        memcpy(block->metadata, content->metadata, content->metadata_size);
 }
 
 /* Published, withdrawn, gone: with the lock ---------------------------------------------------------------------------------------------- */
 
-void share_block_add(weir_export *e, struct share_block *block)
+uint64_t share_publication_new(weir_export *e)
 {
-    block->id = ++e->last_block;
+    return ++e->last_publication & (WIRE_BLOCK_PUBLISHED - 1) >> WIRE_BLOCK_INDEX;
+}
+
+void share_block_add(weir_export *e, struct share_block *block, uint64_t publication, unsigned index)
+{
+    block->id = WIRE_BLOCK_PUBLISHED | publication << WIRE_BLOCK_INDEX | index;
     block->next = e->blocks;
     e->blocks = block;
     if (e->retire_until) /* the pool is not made anew now, and who is held comes in */

@@ -57,13 +57,13 @@ static struct share_mapping *find_mapping(const struct share_client *client, con
     return mapping;
 }
 
-static void describe_lease(struct wire_message *message, const struct share_block *block, const struct share_lease *lease)
+static void describe_lease(struct wire_message *message, const struct share_block *block, const struct share_lease *lease, bool knows_empty)
 {
     message->u.lease.metadata_size = block->metadata_size;
     memcpy(message->u.lease.metadata, block->metadata, block->metadata_size);
     message->u.lease.sequence = block->sequence;
     message->u.lease.block = block->id;
-    message->u.lease.size = block->size;
+    message->u.lease.size = block->size || knows_empty ? block->size : 1;
     if (message->u.lease.flags & WIRE_HAS_BLOCK) {
         message->u.lease.block_size = block->bytes;
         message->u.lease.shared = block->handle;
@@ -87,7 +87,7 @@ enum share_io share_client_grant(struct share_client *client, struct share_block
     message.u.lease.ring = lease->reader ? lease->reader->number : 0;
     while (client->leases[message.u.lease.lease] != lease)
         message.u.lease.lease++;
-    describe_lease(&message, block, lease);
+    describe_lease(&message, block, lease, client->greeting & WIRE_KNOWS_EMPTY);
     enum share_io io = share_client_send(client, &message, -1);
     if (io != SHARE_DONE) {
         free(fresh);

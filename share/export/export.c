@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "lib/base/call.h"
@@ -247,6 +248,9 @@ static weir_export *new_export(weir_pool *pool)
     e->pool = pool;
     e->device = pool->device->index;
     e->epoch = 1;
+    /* Without random numbers, which only an early boot lacks, the time tells exports apart. */
+    if (getrandom(&e->last_publication, sizeof e->last_publication, GRND_NONBLOCK) != (ssize_t)sizeof e->last_publication)
+        e->last_publication = weir__service_now();
     e->server = SHARE_SERVER_INIT(WIRE_REFUSED, share_client_admit);
     e->epoll_fd = e->wake_fd = e->pool_fd = -1;
     return e;
@@ -421,7 +425,7 @@ static weir_status list_block(weir_export *e, struct share_block *block, weir_er
     pthread_mutex_lock(&e->lock);
     bool is_free = !share_block_find(e, block->name) && !share_ring_find(e, block->name);
     if (is_free) {
-        share_block_add(e, block);
+        share_block_add(e, block, share_publication_new(e), 0);
         share_clients_offer(e);
     }
     pthread_mutex_unlock(&e->lock);
@@ -446,7 +450,12 @@ weir_status(weir_export_publish)(weir_export *e, const char *name, void *ptr, si
     if (status != WEIR_OK)
         return status;
     snprintf(block->name, sizeof block->name, "%s", name);
-    status = share_block_write(e, block, size, metadata, metadata_size, stream, "weir_export_publish", error);
+    struct share_content content = { size, metadata, metadata_size };
+    status = share_content_check(block, &content, "weir_export_publish", error);
+    if (status == WEIR_OK)
+        status = share_block_record(e, block, stream, "weir_export_publish", error);
+    if (status == WEIR_OK)
+        share_block_describe(block, &content);
     if (status == WEIR_OK)
         status = list_block(e, block, error);
     if (status != WEIR_OK)

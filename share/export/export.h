@@ -33,12 +33,13 @@ struct share_watch {
     bool is_death;
 };
 
-enum share_slot { SHARE_SLOT_FREE, SHARE_SLOT_TAKEN, SHARE_SLOT_QUEUED };
+/* LEAVING: one thread is pushing or dropping it, and no other may. */
+enum share_slot { SHARE_SLOT_FREE, SHARE_SLOT_TAKEN, SHARE_SLOT_LEAVING, SHARE_SLOT_QUEUED };
 
 /* One published block, or one slot of a ring; lent to the export until nobody maps it. */
 struct share_block {
     struct share_block *next; /* export->blocks, or those to be freed */
-    uint64_t id;              /* no other block of the export ever has it */
+    uint64_t id;              /* no other block of any export has it */
     char name[WIRE_NAME_SIZE];
     void *ptr;
     size_t bytes; /* of the block */
@@ -99,7 +100,7 @@ struct weir_export {
     struct share_allowed allowed;
     uint64_t epoch;
     uint64_t exported_in; /* how many blocks were exported in this epoch: their memory is lost to the device until it ends */
-    uint64_t last_block;
+    uint64_t last_publication; /* the upper bits of the numbers of its blocks, from a random number on */
     uint32_t last_ring;
     struct share_block *blocks;
     struct share_block *dead; /* nobody maps them: the service thread frees them */
@@ -125,7 +126,9 @@ struct weir_export {
 
 /* A block that can be published: lent, exported, with its event. The caller's until share_block_add(). */
 weir_status share_block_new(weir_export *e, void *ptr, weir_error *error, struct share_block **block);
-void share_block_add(weir_export *e, struct share_block *block);
+/* index: of a slot. share_publication_new(): the number of what is published now, a block or all slots of a ring. */
+void share_block_add(weir_export *e, struct share_block *block, uint64_t publication, unsigned index);
+uint64_t share_publication_new(weir_export *e);
 struct share_block *share_block_find(weir_export *e, const char *name);
 void share_block_withdraw(weir_export *e, struct share_block *block);
 /* A lease or a mapping of the block has ended, or a reader waits for it no more: does what follows from it. */
@@ -136,9 +139,16 @@ void share_block_free(weir_export *e, struct share_block *block, bool memory);
 /* Records the block's event behind the stream. */
 weir_status share_block_record(weir_export *e, struct share_block *block, gpu_stream stream, const char *what, weir_error *error);
 
-/* The same, and so many bytes of it, with what the user sends along, are what is published. */
-weir_status share_block_write(weir_export *e, struct share_block *block, size_t size, const void *metadata, size_t metadata_size,
-                              gpu_stream stream, const char *function, weir_error *error);
+/* What a user publishes of a block: so many bytes, with what goes along. */
+struct share_content {
+    size_t size; /* 0: all, WEIR_EMPTY: none */
+    const void *metadata;
+    size_t metadata_size;
+};
+weir_status share_content_check(const struct share_block *block, const struct share_content *content, const char *function,
+                                weir_error *error);
+/* That is in the block. With the lock, once others know the block. */
+void share_block_describe(struct share_block *block, const struct share_content *content);
 
 /* Waking (serve.c), with the lock: who waits looks again at what it waits for. */
 void share_serve_stir(weir_export *e);

@@ -31,7 +31,7 @@ static void count_readers(const weir_ring *ring, weir_ring_info *info)
 static void count_slots(const weir_ring *ring, weir_ring_info *info)
 {
     for (unsigned i = 0; i < ring->depth; i++) {
-        info->taken += ring->slots[i]->slot == SHARE_SLOT_TAKEN;
+        info->taken += ring->slots[i]->slot == SHARE_SLOT_TAKEN || ring->slots[i]->slot == SHARE_SLOT_LEAVING;
         info->queued += ring->slots[i]->slot == SHARE_SLOT_QUEUED;
     }
 }

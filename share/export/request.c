@@ -207,7 +207,10 @@ static enum share_io subscribe_now(struct share_client *client, const struct sha
     subscribed.u.subscribed.depth = ring->depth;
     subscribed.u.subscribed.leases = limit;
     subscribed.u.subscribed.slot_size = ring->slot_size;
-    return share_client_answer(client, &subscribed, -1);
+    enum share_io io = share_client_answer(client, &subscribed, -1);
+    if (io == SHARE_DONE)
+        share_ring_feed(reader); /* a frame stands behind the answer, if the newest is there */
+    return io;
 }
 
 static enum share_io serve_now(struct share_client *client, const struct share_asked *asked)

@@ -23,6 +23,18 @@ weir_ring *share_ring_find(weir_export *e, const char *name)
     return ring;
 }
 
+/* It waits for the reader as if that had been there when it was pushed. */
+static void offer_newest(weir_ring *ring, struct share_reader *reader)
+{
+    struct share_block *slot = ring->newest;
+    if (!slot)
+        return;
+    if (slot->slot == SHARE_SLOT_FREE)
+        share_ring_queue(ring, slot);
+    slot->awaited |= UINT64_C(1) << reader->index;
+    reader->released = slot->sequence - 1;
+}
+
 bool share_ring_join(weir_ring *ring, struct share_reader *reader)
 {
     for (unsigned i = 0; i < SHARE_READERS_MAX; i++)
@@ -31,6 +43,7 @@ bool share_ring_join(weir_ring *ring, struct share_reader *reader)
             reader->ring = ring;
             reader->index = i;
             reader->released = ring->sequence;
+            offer_newest(ring, reader);
             return true;
         }
     return false;
@@ -94,6 +107,14 @@ void share_ring_feed(struct share_reader *reader)
 
 /* Slots, with the lock ----------------------------------------------------------------------------------------------------------------- */
 
+void share_ring_queue(weir_ring *ring, struct share_block *slot)
+{
+    slot->slot = SHARE_SLOT_QUEUED;
+    slot->later = NULL;
+    *ring->latest = slot;
+    ring->latest = &slot->later;
+}
+
 void share_ring_unqueue(weir_ring *ring, struct share_block *slot)
 {
     struct share_block **link = &ring->oldest;
@@ -126,6 +147,10 @@ static weir_status check_ring(const weir_export *e, const char *name, const weir
         return weir__fail(error, WEIR_INVALID, "weir_ring_open: a depth of %u: a ring has 2 to %d slots", options->depth, WIRE_LEASES_MAX);
     if (options->overflow < WEIR_OVERFLOW_BLOCK || options->overflow > WEIR_OVERFLOW_FAIL)
         return weir__fail(error, WEIR_INVALID, "weir_ring_open: %d is no weir_overflow", (int)options->overflow);
+    if (options->late < WEIR_LATE_DEFAULT || options->late > WEIR_LATE_NEWEST)
+        return weir__fail(error, WEIR_INVALID, "weir_ring_open: %d is no weir_late", (int)options->late);
+    if (options->reserved)
+        return weir__fail(error, WEIR_INVALID, "weir_ring_open: `reserved` is %u: set it to 0", options->reserved);
     uint64_t max = weir__pool_max_block(e->pool);
     if (options->slot_size == 0 || options->slot_size > max)
         return weir__fail(error, WEIR_INVALID, "weir_ring_open: slots of %zu bytes: pools.%s.ipc_max_block allows 1 to %llu",
@@ -189,8 +214,9 @@ static weir_status list_ring(weir_ring *ring, weir_error *error)
         ring->id = ++e->last_ring;
         ring->next = e->rings;
         e->rings = ring;
+        uint64_t publication = share_publication_new(e);
         for (unsigned i = 0; i < ring->depth; i++)
-            share_block_add(e, ring->slots[i]);
+            share_block_add(e, ring->slots[i], publication, i);
     }
     pthread_mutex_unlock(&e->lock);
     return is_free ? WEIR_OK : fail_published(ring->name, error);
@@ -228,6 +254,9 @@ weir_status(weir_ring_open)(weir_export *e, const char *name, const weir_ring_op
     ring->depth = options.depth;
     ring->slot_size = options.slot_size;
     ring->overflow = options.overflow;
+    ring->late = options.late;
+    if (ring->late == WEIR_LATE_DEFAULT)
+        ring->late = ring->overflow == WEIR_OVERFLOW_DROP_OLDEST ? WEIR_LATE_NEWEST : WEIR_LATE_NEXT;
     ring->latest = &ring->oldest;
     status = new_slots(ring, stream, error);
     if (status == WEIR_OK)

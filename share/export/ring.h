@@ -17,8 +17,11 @@ struct weir_ring {
     unsigned depth;
     size_t slot_size;
     weir_overflow overflow;
+    weir_late late; /* never WEIR_LATE_DEFAULT */
     bool is_closed; /* the application has done with it: it goes once every reader has got what is queued */
     uint64_t sequence;          /* of the last frame */
+    struct share_block *newest; /* the slot of that frame, queued or free, for readers that come late; NULL: they get the next one, or the slot
+                                   was taken since */
     struct share_figures figures;
     struct share_block *oldest; /* queued frames, a list by `later` */
     struct share_block **latest;
@@ -39,6 +42,8 @@ uint64_t share_ring_lag(const weir_ring *ring);
 void share_ring_feed(struct share_reader *reader);
 /* The reader waits for nothing that is queued. */
 void share_reader_skip(struct share_reader *reader);
+/* The slot is the last of those that are queued. */
+void share_ring_queue(weir_ring *ring, struct share_block *slot);
 /* The slot is no frame any more. */
 void share_ring_unqueue(weir_ring *ring, struct share_block *slot);
 /* A queued frame that nobody needs any more becomes a free slot. */

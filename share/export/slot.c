@@ -12,25 +12,42 @@
 
 /* Choosing one, with the lock ---------------------------------------------------------------------------------------------------------- */
 
+/* The newest frame, which a late reader can have for as long as its slot is not taken, goes last. */
 static struct share_block *free_slot(const weir_ring *ring)
 {
-    for (unsigned i = 0; i < ring->depth; i++)
-        if (ring->slots[i]->slot == SHARE_SLOT_FREE)
+    struct share_block *newest = NULL;
+    for (unsigned i = 0; i < ring->depth; i++) {
+        if (ring->slots[i]->slot != SHARE_SLOT_FREE)
+            continue;
+        if (ring->slots[i] != ring->newest)
             return ring->slots[i];
-    return NULL;
+        newest = ring->slots[i];
+    }
+    return newest;
 }
 
-static struct share_block *drop_oldest(weir_ring *ring)
+/* Nothing that readers do frees one then. */
+static bool are_all_taken(const weir_ring *ring)
+{
+    unsigned taken = 0;
+    for (unsigned i = 0; i < ring->depth; i++)
+        taken += ring->slots[i]->slot == SHARE_SLOT_TAKEN;
+    return taken == ring->depth;
+}
+
+static struct share_block *oldest_unleased(const weir_ring *ring)
 {
     struct share_block *slot = ring->oldest;
     while (slot && slot->leases)
         slot = slot->later;
-    if (slot) {
-        share_ring_unqueue(ring, slot);
-        slot->slot = SHARE_SLOT_FREE;
-        ring->figures.dropped++;
-    }
     return slot;
+}
+
+static void drop(weir_ring *ring, struct share_block *slot)
+{
+    share_ring_unqueue(ring, slot);
+    slot->slot = SHARE_SLOT_FREE;
+    ring->figures.dropped++;
 }
 
 static bool has_leased(const struct share_reader *reader, const struct share_block *slot)
@@ -80,40 +97,65 @@ static struct share_block *hear_readers(weir_ring *ring, bool everything)
     return free_slot(ring);
 }
 
-/* Waits for a free slot until the deadline, the lock let go meanwhile. Nobody is called hung who has said by then that it is not: what has
-   come since is read here, since whoever else could have may be late itself. */
+/* Waits for a free slot until the deadline, the lock let go meanwhile. What has come since is read at the end, since whoever else could have
+   may be late itself. */
 static struct share_block *wait_for_slot(weir_ring *ring, uint64_t deadline)
 {
     struct share_block *slot = NULL;
     uint64_t since = weir__service_now();
-    while (!(slot = free_slot(ring)) && weir__service_now() < deadline)
+    while (!(slot = free_slot(ring)) && !are_all_taken(ring) && weir__service_now() < deadline)
         share_serve_wait(ring->e, since, deadline);
-    if (slot || (slot = hear_readers(ring, true)))
-        return slot;
-    declare_hung(ring);
-    return free_slot(ring);
+    return slot ? slot : hear_readers(ring, true);
 }
 
-static weir_status choose_slot(weir_ring *ring, unsigned timeout_ms, weir_error *error, struct share_block **slot)
+/* A slot that can be taken: free, or of a frame that is to be dropped for it. */
+static struct share_block *find_slot(weir_ring *ring, unsigned timeout_ms)
 {
     bool is_time = share_serve_begin(ring->e);
-    *slot = free_slot(ring);
+    struct share_block *slot = free_slot(ring);
     /* A frame that a reader would have by now, had it been heard, is not dropped, and a ring is not full of what was released. */
-    if (!*slot || is_time)
-        *slot = hear_readers(ring, !*slot);
-    if (!*slot && ring->overflow == WEIR_OVERFLOW_DROP_OLDEST)
-        *slot = drop_oldest(ring);
-    if (!*slot && ring->overflow == WEIR_OVERFLOW_BLOCK && timeout_ms)
-        *slot = wait_for_slot(ring, share_deadline(timeout_ms));
-    if (*slot)
-        return WEIR_OK;
-    ring->figures.refused++;
+    if (!slot || is_time)
+        slot = hear_readers(ring, !slot);
+    if (!slot && ring->overflow == WEIR_OVERFLOW_DROP_OLDEST)
+        slot = oldest_unleased(ring);
+    if (!slot && ring->overflow == WEIR_OVERFLOW_BLOCK && timeout_ms)
+        slot = wait_for_slot(ring, share_deadline(timeout_ms));
+    return slot;
+}
+
+static weir_status no_slot(const weir_ring *ring, unsigned timeout_ms, weir_error *error)
+{
+    if (are_all_taken(ring))
+        return weir__fail(error, WEIR_BUSY,
+                          "ring '%s': all %u slots are taken, and neither pushed nor dropped: push or drop one, or give the ring more depth",
+                          ring->name, ring->depth);
     if (ring->overflow == WEIR_OVERFLOW_BLOCK)
         return weir__fail(error, WEIR_TIMEOUT, "ring '%s': no slot of %u became free within %u ms: give readers more time, the ring more "
                                                "depth, or let it drop frames", ring->name, ring->depth, timeout_ms);
     return weir__fail(error, WEIR_BUSY,
                       "ring '%s': all %u slots are %s: give the ring more depth, or see with `weir leases` who holds them", ring->name,
-                      ring->depth, ring->overflow == WEIR_OVERFLOW_FAIL ? "in use" : "leased");
+                      ring->depth, ring->overflow == WEIR_OVERFLOW_FAIL ? "in use" : "leased or taken");
+}
+
+/* Nobody is called hung who has been heard by then to say that it is not. */
+static weir_status take_slot(weir_ring *ring, unsigned timeout_ms, weir_error *error, struct share_block **taken)
+{
+    struct share_block *slot = find_slot(ring, timeout_ms);
+    if (!slot && ring->overflow == WEIR_OVERFLOW_BLOCK && timeout_ms && !are_all_taken(ring)) {
+        declare_hung(ring);
+        slot = free_slot(ring);
+    }
+    if (!slot) {
+        ring->figures.refused++;
+        return no_slot(ring, timeout_ms, error);
+    }
+    if (slot->slot == SHARE_SLOT_QUEUED)
+        drop(ring, slot);
+    if (slot == ring->newest)
+        ring->newest = NULL;
+    slot->slot = SHARE_SLOT_TAKEN;
+    *taken = slot;
+    return WEIR_OK;
 }
 
 /* The public functions ----------------------------------------------------------------------------------------------------------------- */
@@ -128,9 +170,7 @@ weir_status(weir_ring_take)(weir_ring *ring, unsigned timeout_ms, weir_cuda_stre
     weir_export *e = ring->e;
     struct share_block *slot = NULL;
     pthread_mutex_lock(&e->lock);
-    weir_status status = choose_slot(ring, timeout_ms, error, &slot);
-    if (status == WEIR_OK)
-        slot->slot = SHARE_SLOT_TAKEN;
+    weir_status status = take_slot(ring, timeout_ms, error, &slot);
     pthread_mutex_unlock(&e->lock);
     if (status != WEIR_OK)
         return status;
@@ -147,17 +187,32 @@ weir_status(weir_ring_take)(weir_ring *ring, unsigned timeout_ms, weir_cuda_stre
     return WEIR_OK;
 }
 
-/* The slot at that address, which the user took. */
-static weir_status check_taken(weir_ring *ring, const void *ptr, const char *function, weir_error *error, struct share_block **slot)
+weir_status weir_ring_wait(weir_ring *ring, unsigned timeout_ms, weir_error *error)
+{
+    WEIR__CALL;
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!ring)
+        return weir__fail(error, WEIR_INVALID, "weir_ring_wait: ring must not be NULL");
+    pthread_mutex_lock(&ring->e->lock);
+    weir_status status = find_slot(ring, timeout_ms) ? WEIR_OK : no_slot(ring, timeout_ms, error);
+    pthread_mutex_unlock(&ring->e->lock);
+    return status;
+}
+
+/* The slot at that address, which the user took. From then on it is this thread's to push or to drop, or to put back. */
+static weir_status claim(weir_ring *ring, const void *ptr, const char *function, weir_error *error, struct share_block **slot)
 {
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!ring || !ptr)
         return weir__fail(error, WEIR_INVALID, "%s: ring and ptr must not be NULL", function);
     pthread_mutex_lock(&ring->e->lock);
-    for (unsigned i = 0; i < ring->depth; i++)
-        if (ring->slots[i]->ptr == ptr && ring->slots[i]->slot == SHARE_SLOT_TAKEN)
+    for (unsigned i = 0; i < ring->depth && !*slot; i++)
+        if (ring->slots[i]->ptr == ptr && ring->slots[i]->slot == SHARE_SLOT_TAKEN) {
             *slot = ring->slots[i];
+            (*slot)->slot = SHARE_SLOT_LEAVING;
+        }
     pthread_mutex_unlock(&ring->e->lock);
     if (!*slot)
         return weir__fail(error, WEIR_INVALID, "%s: %p is no slot of ring '%s' that was taken: use what weir_ring_take() gave", function,
@@ -165,13 +220,22 @@ static weir_status check_taken(weir_ring *ring, const void *ptr, const char *fun
     return WEIR_OK;
 }
 
+/* It was not pushed or dropped: the user may try again. */
+static weir_status put_back(weir_ring *ring, struct share_block *slot, weir_status status)
+{
+    pthread_mutex_lock(&ring->e->lock);
+    slot->slot = SHARE_SLOT_TAKEN;
+    share_serve_stir(ring->e); /* who waits may do so in vain now */
+    pthread_mutex_unlock(&ring->e->lock);
+    return status;
+}
+
 static void queue(weir_ring *ring, struct share_block *slot)
 {
-    slot->slot = SHARE_SLOT_QUEUED;
     slot->sequence = ++ring->sequence;
-    slot->later = NULL;
-    *ring->latest = slot;
-    ring->latest = &slot->later;
+    share_ring_queue(ring, slot);
+    if (ring->late == WEIR_LATE_NEWEST)
+        ring->newest = slot;
     for (unsigned i = 0; i < SHARE_READERS_MAX; i++)
         if (ring->readers[i] && !ring->readers[i]->is_hung)
             slot->awaited |= UINT64_C(1) << i;
@@ -187,13 +251,17 @@ weir_status(weir_ring_push)(weir_ring *ring, void *ptr, size_t size, const void 
 {
     WEIR__CALL;
     struct share_block *slot = NULL;
-    weir_status status = check_taken(ring, ptr, "weir_ring_push", error, &slot);
+    struct share_content content = { size, metadata, metadata_size };
+    weir_status status = claim(ring, ptr, "weir_ring_push", error, &slot);
     if (!slot)
         return status;
-    status = share_block_write(ring->e, slot, size, metadata, metadata_size, stream, "weir_ring_push", error);
+    status = share_content_check(slot, &content, "weir_ring_push", error);
+    if (status == WEIR_OK)
+        status = share_block_record(ring->e, slot, stream, "weir_ring_push", error);
     if (status != WEIR_OK)
-        return status;
+        return put_back(ring, slot, status);
     pthread_mutex_lock(&ring->e->lock);
+    share_block_describe(slot, &content);
     queue(ring, slot);
     for (unsigned i = 0; i < SHARE_READERS_MAX; i++)
         if (slot->awaited & UINT64_C(1) << i)
@@ -213,12 +281,12 @@ weir_status(weir_ring_drop)(weir_ring *ring, void *ptr, weir_cuda_stream stream,
 {
     WEIR__CALL;
     struct share_block *slot = NULL;
-    weir_status status = check_taken(ring, ptr, "weir_ring_drop", error, &slot);
+    weir_status status = claim(ring, ptr, "weir_ring_drop", error, &slot);
     if (!slot)
         return status;
     status = share_block_record(ring->e, slot, stream, "weir_ring_drop", error);
     if (status != WEIR_OK)
-        return status;
+        return put_back(ring, slot, status);
     pthread_mutex_lock(&ring->e->lock);
     slot->slot = SHARE_SLOT_FREE;
     share_serve_stir(ring->e);

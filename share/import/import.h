@@ -68,6 +68,7 @@ struct share_session {
     gpu_pool pool;
     gpu_stream stream; /* where mappings are freed; NULL until needed. Guarded by mapping_lock */
     int farewell; /* WIRE_RETIRED: the exporter has asked for its pool back; WIRE_GOODBYE: the application closes the import; else 0 */
+    bool is_refused;  /* the exporter has said why it ends the connection: it lives on, and its rings too */
     bool says_farewell;    /* nothing of it is left but the farewell: to be said, and heard */
     uint64_t farewell_until;  /* nanoseconds: then it is closed whether that was heard or not */
     struct share_outbox outbox; /* what did not fit into the socket */
@@ -89,6 +90,9 @@ struct weir_lease {
     unsigned char metadata[WIRE_METADATA_MAX];
 };
 
+/* How a reader's ring has ended. LOST: with the connection. TOLD: it was closed, and the application knows. */
+enum share_end { SHARE_END_NONE, SHARE_END_LOST, SHARE_END_CLOSED, SHARE_END_TOLD };
+
 struct weir_reader {
     weir_reader *next; /* import->readers */
     weir_import *i;
@@ -98,7 +102,8 @@ struct weir_reader {
     uint32_t ring;
     unsigned limit;
     unsigned held;      /* frames that the application has; a closed reader goes with the last of them */
-    bool is_ended, is_closed;
+    enum share_end end; /* of the ring that it was subscribed to last */
+    bool is_closed;
     bool is_subscribing; /* by some thread; the others wait */
     int event_fd;        /* an eventfd that the application polls, or -1: nobody has asked for it */
     bool is_shown;       /* it can be read from */
@@ -196,6 +201,8 @@ void share_reader_show(weir_reader *reader);
 /* The same of all readers of the session. */
 void share_readers_show(struct share_session *session);
 
+/* The exporter is gone, and with it the rings that its readers have not heard of otherwise. With the lock. */
+void share_readers_lose(struct share_session *session);
 /* The session is no more: its readers are subscribed nowhere, and the frames that they have not taken are lost. With the lock. */
 void share_readers_leave(struct share_session *session);
 

@@ -18,14 +18,14 @@
 static bool has_news(void *data)
 {
     const weir_reader *reader = data;
-    return reader->frames || reader->is_ended || !reader->session;
+    return reader->frames || reader->end == SHARE_END_CLOSED || !reader->session;
 }
 
 /* That all leases are in use is not shown: who polls would be woken for nothing until it releases one. */
 void share_reader_show(weir_reader *reader)
 {
     const struct share_session *session = reader->session;
-    bool has_something = reader->frames || reader->is_ended || !session || session->farewell;
+    bool has_something = reader->frames || reader->end == SHARE_END_CLOSED || !session || session->farewell;
     eventfd_t value;
     if (reader->event_fd < 0 || reader->is_shown == has_something)
         return;
@@ -75,6 +75,13 @@ static void put_back(weir_lease *frame, weir_status status)
         share_lease_return(frame);
     }
     pthread_mutex_unlock(&i->lock);
+}
+
+void share_readers_lose(struct share_session *session)
+{
+    for (weir_reader *reader = session->i->readers; reader; reader = reader->next)
+        if (reader->session == session && reader->end == SHARE_END_NONE)
+            reader->end = SHARE_END_LOST;
 }
 
 void share_readers_leave(struct share_session *session)
@@ -156,7 +163,7 @@ static void unsubscribe(weir_reader *reader)
 {
     struct wire_message message = { .type = WIRE_UNSUBSCRIBE, .u.unsubscribe.ring = reader->ring };
     struct share_request request = { .can_be_done = true };
-    if (!reader->is_ended)
+    if (reader->end == SHARE_END_NONE)
         share_ask(reader->i, &message, &request, share_deadline(reader->i->timeout_ms), false);
     while (reader->frames)
         share_lease_return(pop_frame(reader));
@@ -187,6 +194,28 @@ void weir_reader_close(weir_reader *reader)
 
 /* Reading -------------------------------------------------------------------------------------------------------------------------------- */
 
+static weir_status fail_ended(const weir_reader *reader, weir_error *error)
+{
+    return weir__fail(error, WEIR_ENDED, "ring '%s' was closed by its producer: a later call looks for the next one of that name", reader->name);
+}
+
+/* Looks for a ring of the reader's name. Where the last one was closed in good order it is still that which has ended. */
+static weir_status subscribe_again(weir_reader *reader, uint64_t deadline, weir_error *error)
+{
+    weir_error why = WEIR_ERROR_INIT;
+    weir_status status = subscribe(reader, deadline, &why);
+    if (status == WEIR_OK)
+        return WEIR_OK;
+    pthread_mutex_lock(&reader->i->lock);
+    bool has_ended = reader->end == SHARE_END_TOLD && (status == WEIR_GONE || status == WEIR_NOT_FOUND);
+    pthread_mutex_unlock(&reader->i->lock);
+    if (has_ended)
+        return fail_ended(reader, error);
+    if (error && error->status == WEIR_OK)
+        *error = why;
+    return status;
+}
+
 /* The next frame, or why there is none. With the lock. *lease NULL and WEIR_OK: the connection has ended meanwhile. */
 static weir_status next_frame(weir_reader *reader, uint64_t deadline, weir_error *error, weir_lease **lease)
 {
@@ -203,8 +232,16 @@ static weir_status next_frame(weir_reader *reader, uint64_t deadline, weir_error
         reader->held++;
         return WEIR_OK;
     }
-    if (reader->is_ended)
-        return weir__fail(error, WEIR_GONE, "ring '%s' was closed", reader->name);
+    if (reader->end == SHARE_END_CLOSED) {
+        reader->end = SHARE_END_TOLD;
+        reader->session = NULL;
+        share_reader_show(reader);
+        return fail_ended(reader, error);
+    }
+    if (reader->end == SHARE_END_LOST) {
+        reader->end = SHARE_END_NONE;
+        return weir__fail(error, WEIR_GONE, "ring '%s': its exporter is gone: the next call looks for another one", reader->name);
+    }
     if (reader->session && !reader->session->farewell)
         return weir__fail(error, WEIR_TIMEOUT, "ring '%s': no frame came in the time given", reader->name);
     return WEIR_OK;
@@ -222,13 +259,13 @@ weir_status(weir_reader_next)(weir_reader *reader, unsigned timeout_ms, weir_cud
     weir_lease *frame = NULL;
     weir_status status = WEIR_OK;
     pthread_mutex_lock(&i->lock);
-    bool is_subscribed = reader->session || reader->is_ended;
+    bool is_subscribed = reader->session || reader->end == SHARE_END_CLOSED || reader->end == SHARE_END_LOST;
     pthread_mutex_unlock(&i->lock);
     while (status == WEIR_OK && !frame) {
         if (!is_subscribed) {
             if (weir__service_now() < deadline) /* the connection may have lasted long */
                 answer_by = share_deadline(i->timeout_ms);
-            status = subscribe(reader, answer_by, error);
+            status = subscribe_again(reader, answer_by, error);
         }
         is_subscribed = false;
         if (status != WEIR_OK)

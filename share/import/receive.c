@@ -47,6 +47,12 @@ static struct share_mapped *learn_block(struct share_session *session, const str
     return mapped;
 }
 
+/* What was published at once has the same upper bits in the numbers of its blocks. */
+static uint64_t generation_of(const struct share_session *session, uint64_t block)
+{
+    return block >= WIRE_BLOCK_PUBLISHED ? block >> WIRE_BLOCK_INDEX : session->epoch;
+}
+
 static weir_lease *new_lease(struct share_session *session, struct share_mapped *mapped, const struct wire_message *message)
 {
     weir_lease *lease = calloc(1, sizeof *lease);
@@ -57,7 +63,8 @@ static weir_lease *new_lease(struct share_session *session, struct share_mapped 
     lease->number = message->u.lease.lease;
     memcpy(lease->metadata, message->u.lease.metadata, message->u.lease.metadata_size);
     lease->info = (weir_lease_info){ .size = message->u.lease.size, .device = session->device, .sequence = message->u.lease.sequence,
-                                     .metadata_size = message->u.lease.metadata_size, .metadata = lease->metadata };
+                                     .metadata_size = message->u.lease.metadata_size, .metadata = lease->metadata,
+                                     .generation = generation_of(session, message->u.lease.block) };
     mapped->leases++;
     session->leases++;
     session->numbers[lease->number].is_leased = true;
@@ -118,7 +125,7 @@ static bool receive_answer(struct share_session *session, const struct wire_mess
         request->reader->session = session;
         request->reader->ring = message->u.subscribed.ring;
         request->reader->limit = message->u.subscribed.leases;
-        request->reader->is_ended = false;
+        request->reader->end = SHARE_END_NONE;
         share_reader_show(request->reader);
     }
     request->answer = *message;
@@ -150,7 +157,7 @@ static bool receive_ended(struct share_session *session, const struct wire_messa
 {
     weir_reader *reader = find_reader(session, message->u.ended.ring);
     if (reader) {
-        reader->is_ended = true;
+        reader->end = SHARE_END_CLOSED;
         share_reader_show(reader);
     }
     return true;
@@ -161,6 +168,7 @@ static bool receive_refused(struct share_session *session, const struct wire_mes
 {
     if (message->request)
         return receive_answer(session, message);
+    session->is_refused = true;
     share_news_add(&session->i->news, WEIR_LOG_WARNING, "import '%s': the exporter closes the connection: %s", session->i->socket,
                    message->u.refused.text);
     return true;

@@ -101,6 +101,8 @@ void share_session_end(struct share_session *session)
         i->session = NULL;
         i->is_watched = false;
     }
+    if (!session->farewell && !session->is_refused)
+        share_readers_lose(session);
     share_readers_leave(session);
     share_session_stir(i);
     weir__service_wake(&i->job, 0);
@@ -380,7 +382,7 @@ weir_status share_session_ensure(weir_import *i, uint64_t deadline, weir_error *
         is_barred = has_old_leases(i); /* who still waited for what is to end may have got one meanwhile */
         pthread_mutex_unlock(&i->lock);
     }
-    weir_status status = is_barred ? weir__fail(error, WEIR_GONE,
+    weir_status status = is_barred ? weir__fail(error, WEIR_BUSY,
                                                 "import '%s': the connection has ended, and leases of it are still in use: release them "
                                                 "first",
                                                 i->socket)

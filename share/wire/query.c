@@ -19,7 +19,7 @@
 #include "lib/base/service.h"
 #include "share/wire/closing.h"
 
-#define REQUEST 1
+#define REQUEST WIRE_KNOWS_EMPTY /* of every question here, whatever it is */
 #define KNOCK_AGAIN UINT64_C(2000000) /* nanoseconds between two attempts at a listener whose queue is full */
 #define DRAIN_MAX 64                  /* answers of one process in one go, so that none keeps the others waiting */
 

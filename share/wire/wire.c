@@ -50,7 +50,7 @@ LAYOUT(evict, PID(evict.pid));
 LAYOUT(welcome, SOME(welcome.epoch), PID(welcome.pid), NAME(welcome.pool), NAME(welcome.uuid));
 LAYOUT(refused, RANGE(refused.status, WEIR_OK + 1, WEIR_PROTOCOL), { KIND_TEXT, PLACE(refused.text) });
 LAYOUT(lease, RANGE(lease.lease, 0, WIRE_LEASES_MAX - 1), NUMBER(lease.ring), RANGE(lease.flags, 0, WIRE_HAS_BLOCK | WIRE_HAS_RELEASE),
-       RANGE(lease.metadata_size, 0, WIRE_METADATA_MAX), NUMBER(lease.sequence), SOME(lease.block), SOME(lease.size),
+       RANGE(lease.metadata_size, 0, WIRE_METADATA_MAX), NUMBER(lease.sequence), SOME(lease.block), NUMBER(lease.size),
        { KIND_METADATA, PLACE(lease.metadata) }, { KIND_NUMBER, PLACE(lease.block_size), .with = WIRE_HAS_BLOCK, .min = 1 },
        OPAQUE(lease.shared, WIRE_HAS_BLOCK), OPAQUE(lease.ready, WIRE_HAS_BLOCK), OPAQUE(lease.release, WIRE_HAS_RELEASE));
 LAYOUT(subscribed, SOME(subscribed.ring), RANGE(subscribed.depth, 2, WIRE_LEASES_MAX), RANGE(subscribed.leases, 1, WIRE_LEASES_MAX - 1),

@@ -23,6 +23,9 @@
 #define WIRE_TEXT_SIZE 256
 #define WIRE_UUID_SIZE 48
 #define WIRE_METADATA_MAX 256
+#define WIRE_KNOWS_EMPTY UINT32_C(0x80000000) /* in the request of HELLO: a LEASE may have the size 0, which 0.1 took for an error */
+#define WIRE_BLOCK_INDEX 10 /* bits of a block's number below that of its publication: which slot of a ring it is */
+#define WIRE_BLOCK_PUBLISHED (UINT64_C(1) << 52) /* at least: the number of a block that has such a number */
 #define WIRE_LEASES_MAX 1024 /* lease numbers of a connection are below it; a ring has at most so many slots */
 #define WIRE_RUNGS 5         /* as WEIR_RUNG_COUNT */
 

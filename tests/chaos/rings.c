@@ -237,7 +237,7 @@ static void release_all(struct reading *reading)
 
 static bool is_gone(weir_status status)
 {
-    return status == WEIR_GONE || status == WEIR_NOT_FOUND || status == WEIR_TIMEOUT;
+    return status == WEIR_GONE || status == WEIR_ENDED || status == WEIR_NOT_FOUND || status == WEIR_TIMEOUT;
 }
 
 /* Leaves what there was, and waits for an exporter that has the ring. false: the end. */
@@ -288,7 +288,7 @@ static bool read_some(struct reading *reading)
             receive(reading, lease);
         else if (status == WEIR_TIMEOUT || status == WEIR_BUSY)
             break;
-        else if (status == WEIR_GONE || status == WEIR_NOT_FOUND) /* the next exporter may be there already, and its ring not yet */
+        else if (status == WEIR_GONE || status == WEIR_ENDED || status == WEIR_NOT_FOUND) /* the next exporter may be there already, and its ring not yet */
             return false;
         else
             chaos_find("the next frame: expected one, seen %s: %.500s", weir_status_name(status), error.text);

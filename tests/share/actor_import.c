@@ -91,7 +91,7 @@ static weir_status poll_reader(void)
     return WEIR_OK;
 }
 
-/* Reads frames, of which each has to be that of its sequence number, until the ring is closed. */
+/* Reads frames, of which each has to be that of its sequence number, until the ring has ended. */
 static weir_status follow(void)
 {
     weir_lease *lease;
@@ -109,7 +109,7 @@ static weir_status follow(void)
         status = status == WEIR_OK ? released : status;
     }
     actor_say(" frames=%llu last=%llu", frames, last);
-    return status == WEIR_GONE ? WEIR_OK : status;
+    return status == WEIR_ENDED || status == WEIR_GONE ? WEIR_OK : status;
 }
 
 /* Acquires and releases so often. */
@@ -134,7 +134,7 @@ const struct command actor_import_commands[] = {
     { "reader_close", "READER", reader_close },
     { "next", "READER LEASE TIMEOUT STREAM", next },
     { "poll", "READER TIMEOUT: by its descriptor", poll_reader },
-    { "follow", "READER TIMEOUT STREAM: reads and checks frames until the ring is closed", follow },
+    { "follow", "READER TIMEOUT STREAM: reads and checks frames until the ring has ended", follow },
     { "cycles", "IMPORT NAME COUNT STREAM: acquires and releases", cycles },
     { NULL, NULL, NULL },
 };

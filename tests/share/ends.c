@@ -102,7 +102,7 @@ START_TEST(evicted_importer_s_blocks_stay_out_of_use_until_it_is_dead)
     hand_over(exporter, stage_importer("another"));
     stage_until(exporter, " importers=2 hung=0 evicted=1 blocks=1 leases=1 mappings=1", "info");
     stage_say(importer, "check l 3 s");
-    stage_refuses(importer, "WEIR_GONE", "acquire i again m 0 s");
+    stage_refuses(importer, "WEIR_BUSY", "acquire i again m 0 s");
     stage_say(importer, "release l s");
     stage_refuses(importer, "WEIR_BUSY", "acquire i again m 0 s");
     ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " blocks=1 leases=1 mappings=1"));
@@ -283,7 +283,7 @@ START_TEST(export_that_is_closed_is_gone_and_its_blocks_are_read_on)
     stage_say(exporter, "share a 3 s; share b 4 s");
     stage_say(importer, "acquire i a l 0 s; acquire i b m 0 s; release m s");
     stage_say(exporter, "export_close 50");
-    stage_refuses(importer, "WEIR_GONE", "acquire i b m 0 s");
+    stage_refuses(importer, "WEIR_BUSY", "acquire i b m 0 s");
     stage_say(exporter, "malloc x 1MiB s; fill x 9 s; synchronize s");
     stage_say(importer, "check l 3 s; release l s");
 }

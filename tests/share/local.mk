@@ -98,6 +98,7 @@ share_stage_tests = \
 	tests/share/neighbours_strange \
 	tests/share/neighbours_wait \
 	tests/share/other_client \
+	tests/share/pairs \
 	tests/share/reader_fd \
 	tests/share/retire \
 	tests/share/ring_ends \
@@ -114,6 +115,7 @@ TESTS += \
 	tests/share/neighbours_crowd \
 	tests/share/neighbours_strange \
 	tests/share/other_client \
+	tests/share/pairs \
 	tests/share/reader_fd \
 	tests/share/ring_ends \
 	tests/share/strangers
@@ -142,6 +144,8 @@ tests_share_neighbours_die_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_neighbours_die_LDADD = tests/share/libstage.la
 tests_share_other_client_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_other_client_LDADD = tests/share/libstage.la
+tests_share_pairs_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_pairs_LDADD = tests/share/libstage.la
 tests_share_reader_fd_SOURCES = tests/share/reader_fd.c tests/share/ring_scene.c tests/share/ring_scene.h
 tests_share_reader_fd_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_reader_fd_LDADD = tests/share/libstage.la

@@ -136,7 +136,7 @@ START_TEST(end_of_the_ring_is_told_of_behind_its_last_frame)
     stage_say(exporter, "ring_close r");
     take_polled("q", 1);
     take_polled("q", 2);
-    ends_with("WEIR_GONE");
+    ends_with("WEIR_ENDED");
 }
 END_TEST
 

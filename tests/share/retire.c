@@ -132,7 +132,7 @@ START_TEST(ring_that_was_closed_is_made_anew_and_its_readers_find_the_next)
         stage_say(exporter, "take r slot 32MiB 0 s; fill slot %u s; push r slot s", round);
         stage_say(importer, "next q l 20000 s; check l %u s; release l s", round);
         stage_say(exporter, "ring_close r");
-        stage_until(importer, "fail WEIR_GONE", "next q l 100 s");
+        stage_until(importer, "fail WEIR_ENDED", "next q l 100 s");
         stage_say(importer, "reader_close q");
         snprintf(epoch, sizeof epoch, " epoch=%u ", round + 1);
         stage_until(exporter, epoch, "info");

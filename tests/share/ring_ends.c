@@ -73,7 +73,7 @@ START_TEST(ring_that_is_closed_delivers_what_is_queued_and_then_is_gone)
     stage_say(exporter, "ring_close r");
     for (unsigned number = 1; number <= 3; number++)
         read_next(reader, number);
-    stage_refuses(reader, "WEIR_GONE", "next q l 20000 s");
+    stage_refuses(reader, "WEIR_ENDED", "next q l 20000 s");
     stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
     stage_refuses(reader, "WEIR_NOT_FOUND", "reader i p r 1");
 }
@@ -88,7 +88,7 @@ START_TEST(ring_that_is_closed_leaves_leases_alone)
     open_ring(2, "block");
     push(2);
     stage_say(exporter, "synchronize s");
-    stage_until(reader, "fail WEIR_GONE", "next q m 20000 s");
+    stage_until(reader, "fail WEIR_ENDED", "next q m 20000 s");
     stage_say(reader, "check l 1 s; release l s");
     stage_until(exporter, " blocks=2 leases=0 mappings=0", "info");
 }
@@ -99,7 +99,7 @@ START_TEST(reader_that_waits_hears_that_the_ring_is_closed)
     enter_both(2, "block", 1);
     stage_tell(reader, "next q l 60000 s");
     stage_say(exporter, "ring_close r");
-    stage_hears(reader, "WEIR_GONE");
+    stage_hears(reader, "WEIR_ENDED");
 }
 END_TEST
 

@@ -37,7 +37,7 @@ typedef weir_status command(struct side *side, const char *argument, weir_error 
 
 static weir_status export(struct side *side, const char *argument, weir_error *error)
 {
-    weir_ring_options options = { sizeof options, SLOT_SIZE, SLOTS, WEIR_OVERFLOW_BLOCK };
+    weir_ring_options options = { .size = sizeof options, .slot_size = SLOT_SIZE, .depth = SLOTS };
     weir_cuda_stream stream = weir_stream_handle(side->stream);
     weir_pool *pool;
     void *weights;

@@ -25,6 +25,7 @@ class Status(enum.IntEnum):
     GONE = 15
     REFUSED = 16
     PROTOCOL = 17
+    ENDED = 18
 
 
 class WeirError(RuntimeError):
