@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 
 os.environ["WEIR_GPU"] = "sim"
 os.environ["WEIR_SIM"] = "name=share-python-%d" % os.getpid()
@@ -21,7 +22,7 @@ from weir.share import _layout
 
 import tap
 from share_consumer import Consumed
-from share_host import Host
+from share_host import POLICY, Host
 from tap import fact, has, raises
 
 os.chmod(tap.FOLDER.name, 0o700)
@@ -336,12 +337,18 @@ def interrupt(signum, frame):
     raise Interrupted
 
 
-def interrupted(waits, comes, timeout=60.0):
+def is_within(frame, code):
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
+
+
+def interrupted(waits, comes, *arguments):
     """Calls `waits`, which a signal interrupts by an exception. What it waits for comes as well."""
 
     def send():
         # No thread gives way but in a call of C: this one runs while the other waits in there.
-        while sys._current_frames()[waiter].f_code is not waits.__func__.__code__:
+        while not is_within(sys._current_frames()[waiter], waits.__func__.__code__):
             os.sched_yield()
             if is_over:
                 return
@@ -354,7 +361,7 @@ def interrupted(waits, comes, timeout=60.0):
     sys.setswitchinterval(3600)
     try:
         thread.start()
-        raises(Interrupted, waits, timeout)
+        raises(Interrupted, waits, *arguments)
     finally:
         is_over.append(True)
         sys.setswitchinterval(interval)
@@ -366,7 +373,7 @@ def interrupted(waits, comes, timeout=60.0):
 def lease_that_comes_along_with_a_signal_is_given_back():
     with Scene() as scene:
         for number in range(4):
-            interrupted(scene.reader.next, lambda: scene.host.run("push(%d)" % number))
+            interrupted(scene.reader.next, lambda: scene.host.run("push(%d)" % number), 60.0)
         scene.leases_are(0)
 
 
@@ -375,6 +382,195 @@ def who_waits_for_a_frame_that_never_comes_is_interrupted():
     with Scene() as scene:
         interrupted(scene.reader.next, lambda: None, None)
         assert scene.next(1).sequence == 1
+
+
+@fact
+def who_waits_for_a_slot_or_a_block_that_never_comes_is_interrupted():
+    host = Host()
+    with weir.share.Importer("frames", timeout=60.0) as importer:
+        interrupted(importer.acquire, lambda: None, "nothing", None)
+    host.end()
+    with weir.share.Exporter("frames", policy_text=POLICY) as exporter, exporter.ring("camera", 64, 2) as ring:
+        reader = Host("import weir.share\nr = weir.share.Importer('frames', timeout=60.0).reader('camera', 1)")
+        for _ in range(2):
+            ring.take(60.0).push()
+        interrupted(ring.take, lambda: None, None)
+        assert exporter.info()["hung"] == 0
+        reader.end()
+
+
+@fact
+def producer_that_has_all_slots_itself_is_told_so_at_once():
+    with weir.share.Exporter("frames", policy_text=POLICY) as exporter, exporter.ring("camera", 64, 2) as ring:
+        slots = [ring.take(), ring.take()]
+        for timeout in (None, 60.0, 0):
+            error = raises(weir.WeirError, ring.take, timeout)
+            assert error.status == weir.Status.BUSY, error
+            has(str(error), "push or drop one")
+            del error  # its traceback has what the call had
+        for slot in slots:
+            slot.drop()
+        ring.take(0).push()
+
+
+# Frames that are empty, and rings that come again ---------------------------------------------------------------------
+
+
+@fact
+def frame_without_elements_is_empty():
+    with Scene() as scene:
+        assert scene.next(9, shape=(64,)).size == 64
+        empty = scene.next(9, shape=(0, 4), dtype="float32")
+        assert (empty.size, empty.array().shape, empty.array().nbytes) == (0, (0, 4), 0)
+        scene.host.run("ring.take(20.0).push(size=0)")
+        assert scene.reader.next(60.0).size == 0
+        scene.host.run("ring.take(20.0).push()")
+        assert scene.reader.next(60.0).size == 4096
+        has(raises(AssertionError, scene.host.run, "ring.take(20.0).push(size=-1)").args[0], "size is -1")
+
+
+def next_of_another(reader, generation):
+    """The first frame of another ring, and what was said before."""
+    said = []
+    while True:
+        try:
+            with reader.next(60.0) as frame:
+                if frame.generation != generation:
+                    return frame, said
+        except weir.WeirError as error:
+            said.append(error.status)
+            assert error.status in (weir.Status.ENDED, weir.Status.GONE, weir.Status.NOT_FOUND), error
+
+
+@fact
+def reader_follows_its_ring_through_restarts_of_either_kind():
+    with Scene() as scene:
+        generation = scene.next(0).generation
+        for number, (is_clean, first) in enumerate([(True, "ENDED"), (False, "GONE"), (True, "ENDED")]):
+            if is_clean:
+                scene.host.run("ring.close(); e.close()")
+                scene.host.end()
+            else:
+                scene.host.kill()
+            assert raises(weir.WeirError, scene.reader.next, 60.0).status.name == first
+            assert raises(weir.WeirError, scene.reader.next, 60.0).status.name == first
+            scene.host = Host()
+            scene.host.tell("while not ring.readers: pass\npush(%d)" % number)
+            frame, _ = next_of_another(scene.reader, generation)
+            scene.host.hear()
+            assert frame.sequence == 1
+            generation = frame.generation
+
+
+@fact
+def end_is_told_before_frames_of_another_ring_though_that_is_there_already():
+    with Scene() as scene:
+        generation = scene.next(0).generation
+        scene.host.kill()
+        scene.host = Host()
+        assert raises(weir.WeirError, scene.reader.next, 60.0).status == weir.Status.GONE
+        scene.host.tell("while not ring.readers: pass\npush(1)")
+        frame, said = next_of_another(scene.reader, generation)
+        scene.host.hear()
+        assert (frame.sequence, said) == (1, [])
+        scene.host.run("ring.close()\nring = e.ring('camera', 4096, 4)")
+        assert raises(weir.WeirError, scene.reader.next, 60.0).status == weir.Status.ENDED
+        scene.host.tell("while not ring.readers: pass\npush(2)")
+        frame, said = next_of_another(scene.reader, frame.generation)
+        scene.host.hear()
+        assert (frame.sequence, said) == (1, [])
+
+
+@fact
+def loop_that_follows_goes_on_with_the_next_ring():
+    with Scene() as scene, scene.importer.reader("camera", 1, follow=True) as reader:
+        scene.host.run("push(1)")
+        got = []
+        for frame in reader:
+            with frame:
+                got.append(Consumed(frame, **NEW).bytes(1)[0])
+            if len(got) == 3:
+                break
+            if len(got) == 1:
+                scene.host.run("ring.close(); e.close()")
+                scene.host.end()
+            else:
+                scene.host.kill()
+            scene.host = Host()
+            scene.host.tell("while not ring.readers: pass\npush(%d)" % (len(got) + 1))
+        assert got == [1, 2, 3]
+        scene.host.hear()
+
+
+@fact
+def reader_that_comes_late_has_the_newest_frame_where_the_ring_says_so():
+    with weir.share.Exporter("frames", policy_text=POLICY) as exporter:
+        rows = [("drop_oldest", None, 3), ("drop_oldest", "next", 4), ("block", None, 4), ("block", "newest", 3), ("fail", "newest", 3)]
+        host = Host("import weir.share\ni = weir.share.Importer('frames', timeout=60.0)")
+        for overflow, late, first in rows:
+            with exporter.ring("map", 64, 3, overflow, late=late) as ring:
+                for _ in range(3):
+                    ring.take(60.0).push()
+                host.run("r = i.reader('map', 1)")
+                ring.take(60.0).push()
+                for sequence in range(first, 5):
+                    assert host.value("(lambda f: (f.sequence, f.release()))(r.next(60.0))") == (sequence, None), (overflow, late)
+                host.run("r.close()")
+        has(str(raises(weir.WeirError, exporter.ring, "map", 64, late="never")), "'newest', 'next' or None")
+        host.end()
+
+
+@fact
+def who_leaves_with_arrays_of_a_ring_is_told_that_it_goes_on():
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with weir.share.Exporter("frames", policy_text=POLICY) as exporter, exporter.ring("camera", 64, 2) as ring:
+            with ring.take(60.0) as slot:
+                array = slot.array((64,))
+        texts = [str(warning.message) for warning in said]
+        assert len(texts) == 2, texts
+        has(texts[0], "ring 'camera' is not closed yet")
+        has(texts[1], "the exporter is not closed yet")
+        assert {warning.filename for warning in said} == {__file__}, [warning.filename for warning in said]
+        del slot, array
+        with weir.share.Exporter("frames", policy_text=POLICY) as exporter, exporter.ring("camera", 64, 2) as ring:
+            with ring.take(60.0) as slot:
+                slot.array((64,))
+        assert len(said) == 2, [str(warning.message) for warning in said]
+
+
+@fact
+def end_of_a_sub_interpreter_leaves_the_leases_of_others_alone():
+    code = """import sys
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+import weir.share
+reader = weir.share.Importer("frames").reader("camera", 2)
+try:
+    other = interpreters.create("legacy" if hasattr(interpreters, "get_config") else False)
+except TypeError:
+    other = interpreters.create(isolated=False)
+said = interpreters.run_string(other, "import weir.share._native; weir.share._native.load()")
+assert said is None, said
+interpreters.destroy(other)
+print("here", flush=True)
+for number in range(20):
+    reader.next(60).release()
+print("read", flush=True)
+"""
+    try:
+        __import__("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
+    except ImportError:
+        return
+    host = Host()
+    other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert other.stdout.readline() == "here\n"
+    host.tell("for n in range(20): push(n)")
+    assert other.communicate()[0] == "read\n"
+    host.hear()
+    host.end()
 
 
 # Ends -------------------------------------------------------------------------------------------------------------------

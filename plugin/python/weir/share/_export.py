@@ -14,6 +14,7 @@ from weir.share._layout import Layout, bytes_of, dtype_of, layout, write_metadat
 from weir.share._native import Held, Hold, close_all, closed, hold
 
 _OVERFLOW = {"block": 0, "drop_oldest": 1, "fail": 2}
+_LATE = {None: 0, "next": 1, "newest": 2}
 
 
 class Slot(Shared):
@@ -46,9 +47,16 @@ class Slot(Shared):
         return hold
 
     def push(self, *, size: Optional[int] = None, stream: Any = None) -> None:
-        """Publishes it, behind what is on the streams that it was used on. size: bytes; None: those of the array, or all."""
+        """
+        Publishes it, behind what is on the streams that it was used on. size: bytes; None: those of the array, or all. An array
+        without elements makes an empty frame, as 0 does.
+        """
         metadata = write_metadata(self._what, bytes(self.metadata))
-        wanted = size if size is not None else bytes_of(self._what.dtype, self._what.shape) if self._what else 0
+        if size is None:
+            size = bytes_of(self._what.dtype, self._what.shape) if self._what else self._size
+        if not 0 <= size <= self._size:
+            raise WeirError(Status.INVALID, f"size is {size}: the slot has {self._size} bytes")
+        wanted = size or _native.EMPTY
         slot, home, error = self._held(), self._home if stream is None else stream_of(stream), _native.error_of_thread()
         _native.check(_native.load().weir_torch_slot_push(slot.ptr, wanted, metadata, len(metadata), home, error), error)
         self._hold = None
@@ -72,11 +80,16 @@ class Slot(Shared):
 class Ring:
     """Frames that readers get in order. Closed by close(), `with`, or its exporter."""
 
-    def __init__(self, exporter: "Exporter", name: str, slot_size: int, depth: int, overflow: str, stream: Any) -> None:
+    def __init__(
+        self, exporter: "Exporter", name: str, slot_size: int, depth: int, overflow: str, late: Optional[str], stream: Any
+    ) -> None:
         if overflow not in _OVERFLOW:
             raise WeirError(Status.INVALID, f"overflow is {overflow!r}: use one of {', '.join(_OVERFLOW)}")
+        if late not in _LATE:
+            raise WeirError(Status.INVALID, f"late is {late!r}: use 'newest', 'next' or None")
         self.name, self.slot_size, self._device = name, slot_size, exporter.device
-        options = _native.RingOptions(ctypes.sizeof(_native.RingOptions), slot_size, depth, _OVERFLOW[overflow])
+        options = _native.RingOptions(ctypes.sizeof(_native.RingOptions), slot_size, depth, _OVERFLOW[overflow], _LATE[late])
+        self._waits = overflow == "block"
         error, opened, c = _native.error_of_thread(), ctypes.c_void_p(), _native.load()
         export = exporter._held()
         _native.check(c.weir_ring_open(export.thing, name.encode(), options, stream_of(stream), error, opened), error)
@@ -89,9 +102,18 @@ class Ring:
     def take(self, timeout: Optional[float] = None, *, stream: Any = None) -> Slot:
         """A free slot. timeout: seconds to wait for readers, where overflow is "block"; None: no limit."""
         ring, home, error = self._held(), stream_of(stream), _native.error_of_thread()
-        slot, ptr = Hold(), ctypes.c_void_p()
-        limit = _native.milliseconds(timeout)
-        _native.check(_native.load().weir_torch_slot_take(ring.ptr, limit, home, error, slot.ptr, ptr), error)
+        slot, ptr, c = Hold(), ctypes.c_void_p(), _native.load()
+
+        def take(limit: int) -> int:
+            # Readers count as hung once the whole time is up, not at the end of each piece.
+            if self._waits and limit == _native.UNINTERRUPTED:
+                status = int(c.weir_ring_wait(ring.thing, limit, error))
+                if status:
+                    return status
+                limit = 0
+            return int(c.weir_torch_slot_take(ring.ptr, limit, home, error, slot.ptr, ptr))
+
+        _native.check(_native.wait_in_pieces(timeout, error, take), error)
         assert ptr.value is not None
         return Slot(self.slot_size, slot, ptr.value, self._device, home)
 
@@ -101,8 +123,9 @@ class Ring:
         return int(_native.load().weir_ring_readers(ring.thing))
 
     def close(self) -> None:
-        """Ends it for readers, once no array or tensor of its slots is left."""
-        self._hold = None
+        """Ends it for readers, once no array or tensor of its slots is left; warns where some are."""
+        ring, self._hold = self._hold, None
+        _native.let_go(ring, f"ring {self.name!r}")
 
     def __enter__(self) -> "Ring":
         return self
@@ -201,9 +224,21 @@ class Exporter:
     def _held(self) -> Hold:
         return self._hold or closed("the exporter")
 
-    def ring(self, name: str, slot_size: int, depth: int = 4, overflow: str = "block", *, stream: Any = None) -> Ring:
-        """Frames of up to slot_size bytes in so many slots."""
-        return Ring(self, name, slot_size, depth, overflow, stream)
+    def ring(
+        self,
+        name: str,
+        slot_size: int,
+        depth: int = 4,
+        overflow: str = "block",
+        *,
+        late: Optional[str] = None,
+        stream: Any = None,
+    ) -> Ring:
+        """
+        Frames of up to slot_size bytes in so many slots. late: what a reader gets first that comes later, the "newest" frame or
+        the "next"; None: the newest where overflow is "drop_oldest".
+        """
+        return Ring(self, name, slot_size, depth, overflow, late, stream)
 
     def block(self, name: str, shape: Sequence[int], dtype: Any, *, stream: Any = None) -> Block:
         return Block(self, name, shape, dtype, stream)
@@ -226,9 +261,10 @@ class Exporter:
         return {field[0]: getattr(info, field[0]) for field in info._fields_[1:]}
 
     def close(self) -> None:
-        """Once no ring, slot, array or tensor of it is left; those that are go on."""
+        """Once no ring, slot, array or tensor of it is left; those that are go on, and it warns of them."""
         close_all(self._rings)
-        self._hold = None
+        export, self._hold = self._hold, None
+        _native.let_go(export, "the exporter")
 
     def __enter__(self) -> "Exporter":
         return self

@@ -4,6 +4,7 @@
 import asyncio
 import ctypes
 import os
+import time
 import weakref
 from types import TracebackType
 from typing import Any, AsyncIterator, Dict, Iterator, Optional, Sequence, Type, Union
@@ -21,7 +22,8 @@ class Lease(Shared):
     given back when release() was called, or the `with` has ended, and the last tensor of it is gone: while there are
     tensors it counts, and a ring whose frames are kept stands still. To keep one for longer, copy it.
 
-    sequence: of a frame, from 1; 0 of a block. size: bytes. metadata: the producer's own bytes.
+    sequence: of a frame, from 1; 0 of a block. generation: a number of the ring, or of the block's publication, which is another one
+    when it is made anew. size: bytes. metadata: the producer's own bytes.
     """
 
     def __init__(self, hold: Hold, info: LeaseInfo, home: int) -> None:
@@ -29,6 +31,7 @@ class Lease(Shared):
         self._ptr, self._device, self._home = info.ptr or 0, info.device, home
         self.size: int = info.size
         self.sequence: int = info.sequence
+        self.generation: int = info.generation
         self.raw_metadata: bytes = ctypes.string_at(info.metadata, info.metadata_size)
 
     @property
@@ -78,6 +81,9 @@ class Lease(Shared):
         self.release()
 
 
+_PAUSE = 0.05  # seconds between two looks for a ring that is not there
+
+
 def _wake(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)
@@ -85,12 +91,12 @@ def _wake(future: "asyncio.Future[None]") -> None:
 
 class Reader:
     """
-    The frames of a ring, in order: next(), `for` and `async for`, which end when the ring was closed. One task or thread
-    at a time waits.
+    The frames of a ring, in order: next(), `for` and `async for`, which end when the ring was closed; with follow they go on
+    with the next ring of that name. One task or thread at a time waits.
     """
 
-    def __init__(self, importer: "Importer", ring: str, leases: int, stream: Any) -> None:
-        self.ring, self._stream = ring, stream
+    def __init__(self, importer: "Importer", ring: str, leases: int, follow: bool, stream: Any) -> None:
+        self.ring, self._follow, self._stream = ring, follow, stream
         self._waiting: Dict["asyncio.Future[None]", asyncio.AbstractEventLoop] = {}
         error, opened, c = _native.error_of_thread(), ctypes.c_void_p(), _native.load()
         thing = importer._held()
@@ -102,19 +108,11 @@ class Reader:
         return self._hold or closed("the reader of ring", self.ring)
 
     def next(self, timeout: Optional[float] = None, *, stream: Any = None) -> Lease:
-        """The next frame, for work on `stream`. timeout: seconds; None: no limit. WeirError: TIMEOUT, BUSY, GONE…"""
+        """The next frame, for work on `stream`. timeout: seconds; None: no limit. WeirError: TIMEOUT, BUSY, ENDED, GONE…"""
         reader, error = self._held(), _native.error_of_thread()
         home = stream_of(self._stream if stream is None else stream)
-        lease, info, limit = Hold(), _native.LeaseInfoPointer(), _native.milliseconds(timeout)
-        wait = _native.load().weir_torch_lease_next
-        while limit > _native.UNINTERRUPTED:
-            status = wait(reader.ptr, _native.UNINTERRUPTED, home, error, lease.ptr, info)
-            if status != Status.TIMEOUT:
-                break
-            error.status = 0
-            limit -= _native.UNINTERRUPTED if timeout is not None else 0
-        else:
-            status = wait(reader.ptr, limit, home, error, lease.ptr, info)
+        lease, info, wait = Hold(), _native.LeaseInfoPointer(), _native.load().weir_torch_lease_next
+        status = _native.wait_in_pieces(timeout, error, lambda limit: int(wait(reader.ptr, limit, home, error, lease.ptr, info)))
         _native.check(status, error)
         return Lease(lease, info.contents, home)
 
@@ -128,14 +126,24 @@ class Reader:
             error.throw(error.status)
         return fd
 
+    def _goes_on(self, error: WeirError) -> bool:
+        """Whether a loop waits for the next ring of that name, and not ends here; raises what is no end."""
+        if self._follow and error.status in (Status.ENDED, Status.GONE, Status.NOT_FOUND):
+            return True
+        if error.status == Status.ENDED:
+            return False
+        raise error
+
     def __iter__(self) -> Iterator[Lease]:
         while True:
             try:
-                yield self.next()
+                leases = [self.next()]
             except WeirError as error:
-                if error.status == Status.GONE and "was closed" in error.text:
+                if not self._goes_on(error):
                     return
-                raise
+                time.sleep(_PAUSE)
+                continue
+            yield leases.pop()  # nothing here keeps it while the consumer has it
 
     async def next_async(self, *, stream: Any = None) -> Lease:
         """The same as next() for asyncio: other tasks run meanwhile."""
@@ -165,10 +173,11 @@ class Reader:
             try:
                 leases = [await self.next_async()]
             except WeirError as error:
-                if error.status == Status.GONE and "was closed" in error.text:
+                if not self._goes_on(error):
                     return
-                raise
-            yield leases.pop()  # nothing here keeps it while the consumer has it
+                await asyncio.sleep(_PAUSE)
+                continue
+            yield leases.pop()
 
     def close(self) -> None:
         """Leases and tensors stay. A task that waits is told."""
@@ -226,14 +235,20 @@ class Importer:
     def acquire(self, name: str, timeout: float = 0.0, *, stream: Any = None) -> Lease:
         """The block of that name, for work on `stream`. timeout: seconds to wait until it is published."""
         importer, error, home = self._held(), _native.error_of_thread(), stream_of(stream)
-        lease, info, limit = Hold(), _native.LeaseInfoPointer(), _native.milliseconds(timeout)
-        status = _native.load().weir_torch_lease_acquire(importer.ptr, name.encode(), limit, home, error, lease.ptr, info)
+        lease, info, wait = Hold(), _native.LeaseInfoPointer(), _native.load().weir_torch_lease_acquire
+        called = name.encode()
+        status = _native.wait_in_pieces(
+            timeout, error, lambda limit: int(wait(importer.ptr, called, limit, home, error, lease.ptr, info))
+        )
         _native.check(status, error)
         return Lease(lease, info.contents, home)
 
-    def reader(self, ring: str, leases: int = 2, *, stream: Any = None) -> Reader:
-        """leases: how many frames this process may have at a time; 0: as many as are allowed. stream: of next()."""
-        return Reader(self, ring, leases, stream)
+    def reader(self, ring: str, leases: int = 2, *, follow: bool = False, stream: Any = None) -> Reader:
+        """
+        leases: how many frames this process may have at a time; 0: as many as are allowed. follow: loops survive the restart of the
+        producer. stream: of next().
+        """
+        return Reader(self, ring, leases, follow, stream)
 
     def close(self) -> None:
         """Closes readers; the connection goes with the last lease, array and tensor."""

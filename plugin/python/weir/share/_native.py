@@ -7,8 +7,9 @@ import enum
 import functools
 import os
 import threading
+import warnings
 import weakref
-from typing import Any, NoReturn, Optional, Union
+from typing import Any, Callable, NoReturn, Optional, Union
 
 from weir import _library
 from weir._errors import Status, WeirError
@@ -23,6 +24,8 @@ class RingOptions(ctypes.Structure):
         ("slot_size", ctypes.c_size_t),
         ("depth", ctypes.c_uint),
         ("overflow", ctypes.c_int),
+        ("late", ctypes.c_int),
+        ("reserved", ctypes.c_uint),
     ]
 
 
@@ -72,6 +75,7 @@ class LeaseInfo(ctypes.Structure):
         ("sequence", ctypes.c_uint64),
         ("metadata_size", ctypes.c_size_t),
         ("metadata", ctypes.c_void_p),
+        ("generation", ctypes.c_uint64),
     ]
 
 
@@ -136,6 +140,7 @@ _PROTOTYPES = {
     "weir_export_evict": (_I, [_P, _I, _E]),
     "weir_ring_open": (_I, [_P, _S, ctypes.POINTER(RingOptions), _P, _E, _O]),
     "weir_ring_readers": (_U, [_P]),
+    "weir_ring_wait": (_I, [_P, _U, _E]),
     "weir_import_open": (_I, [_P, _S, ctypes.POINTER(ImportOptions), _E, _O]),
     "weir_reader_open": (_I, [_P, _S, _U, _E, _O]),
     "weir_reader_fd": (_I, [_P]),
@@ -187,8 +192,11 @@ def load() -> Any:
 
 @atexit.register
 def _end() -> None:
-    """Registered as soon as weir.share is imported, so that a program's own exit handlers come first, and can close what it has."""
-    if _c is not None:
+    """
+    Registered as soon as weir.share is imported, so that a program's own exit handlers come first, and can close what it has. A
+    sub-interpreter may end long before the process does: what it has is given back as its objects go.
+    """
+    if _c is not None and _library.is_main_interpreter():
         _c.weir_torch_holds_end()
 
 
@@ -204,6 +212,7 @@ def error_of_thread() -> Error:
     error = _local.error
     if error is None:
         error = _local.error = Error()
+    error.status = 0  # a signal may have ended a call that had failed
     return error
 
 
@@ -212,8 +221,21 @@ def check(status: int, error: Error) -> None:
         error.throw(status)
 
 
-# Milliseconds that C waits for a frame at a time, so that Python hears of signals in between.
+# Milliseconds that C waits at a time, so that Python hears of signals in between.
 UNINTERRUPTED = 200
+EMPTY = ctypes.c_size_t(-1).value  # WEIR_EMPTY
+
+
+def wait_in_pieces(timeout: Optional[float], error: Error, wait: Callable[[int], int]) -> int:
+    """The status of wait(milliseconds), which is called until it is another one than TIMEOUT, or the time is up."""
+    limit = milliseconds(timeout)
+    while limit > UNINTERRUPTED:
+        status = wait(UNINTERRUPTED)
+        if status != Status.TIMEOUT:
+            return status
+        error.status = 0
+        limit -= UNINTERRUPTED if timeout is not None else 0
+    return wait(limit)
 
 
 def milliseconds(timeout: Optional[float]) -> int:
@@ -283,6 +305,18 @@ def close_all(things: "weakref.WeakValueDictionary[int, Any]") -> None:
         thing = reference()
         if thing is not None:
             thing.close()
+
+
+def let_go(thing: Optional[Hold], what: str) -> None:
+    """Says so where it goes on, since something that was made of it is left."""
+    others = load().weir_torch_hold_holders(thing.ptr) - 1 if thing is not None else 0
+    if others > 0:
+        warnings.warn(
+            f"{what} is not closed yet: {others} array(s), tensor(s), slot(s) or ring(s) of it are left, and it ends with the last of them: delete them "
+            "before, or copy what is to stay",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
 
 def closed(what: str, name: str = "") -> NoReturn:
