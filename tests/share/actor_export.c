@@ -125,13 +125,17 @@ static weir_status trim(void)
 
 static weir_status ring_open(void)
 {
-    static const char *const policies[] = { "block", "drop_oldest", "fail" };
+    static const char *const policies[] = { "block", "drop_oldest", "fail" }, *const lates[] = { "", "/next", "/newest" };
+    const char *late = strchrnul(actor.words[4], '/');
     weir_ring_options options = { .size = sizeof options, .slot_size = actor_number(actor.words[2]),
                                   .depth = (unsigned)actor_number(actor.words[3]) };
     weir_ring *ring;
-    for (int i = 0; i < 3; i++)
-        if (strcmp(actor.words[4], policies[i]) == 0)
+    for (int i = 0; i < 3; i++) {
+        if (strncmp(actor.words[4], policies[i], strlen(policies[i])) == 0)
             options.overflow = (weir_overflow)i;
+        if (strcmp(late, lates[i]) == 0)
+            options.late = (weir_late)i;
+    }
     weir_status status = weir_ring_open(actor.e, actor.words[1], &options, actor.stream, &actor.error, &ring);
     if (status == WEIR_OK)
         actor_set(KIND_RING, actor.words[1], ring);
@@ -165,13 +169,13 @@ static weir_status take(void)
     return WEIR_OK;
 }
 
-static weir_status give_slot(bool as_frame)
+static weir_status give_slot(bool as_frame, bool is_empty)
 {
     struct block *slot = actor_get(KIND_BLOCK, actor.words[2]);
     const char *metadata = actor.words[4];
     if (!slot)
         return actor_fail(WEIR_NOT_FOUND, "actor: no slot '%s'", actor.words[2]);
-    weir_status status = as_frame ? weir_ring_push(actor.thing, slot->ptr, slot->size, metadata, metadata ? strlen(metadata) : 0,
+    weir_status status = as_frame ? weir_ring_push(actor.thing, slot->ptr, is_empty ? WEIR_EMPTY : slot->size, metadata, metadata ? strlen(metadata) : 0,
                                                    actor.stream, &actor.error)
                                   : weir_ring_drop(actor.thing, slot->ptr, actor.stream, &actor.error);
     if (status == WEIR_OK) {
@@ -183,12 +187,17 @@ static weir_status give_slot(bool as_frame)
 
 static weir_status push(void)
 {
-    return give_slot(true);
+    return give_slot(true, false);
+}
+
+static weir_status push_empty(void)
+{
+    return give_slot(true, true);
 }
 
 static weir_status drop(void)
 {
-    return give_slot(false);
+    return give_slot(false, false);
 }
 
 weir_status actor_write_frame(weir_ring *ring, unsigned long long number, size_t size, unsigned timeout, weir_cuda_stream stream)
@@ -224,12 +233,13 @@ const struct command actor_export_commands[] = {
     { "info", ": who has what", info },
     { "figures", ": what went through all rings", figures },
     { "trim", "POOL", trim },
-    { "ring", "NAME SLOT-BYTES DEPTH block|drop_oldest|fail STREAM", ring_open },
+    { "ring", "NAME SLOT-BYTES DEPTH block|drop_oldest|fail[/next|/newest] STREAM", ring_open },
     { "ring_close", "RING", ring_close },
     { "readers", "RING", readers },
     { "ring_figures", "RING", ring_figures },
     { "take", "RING SLOT BYTES TIMEOUT STREAM: a slot, of which so many bytes will be used", take },
     { "push", "RING SLOT STREAM [METADATA]", push },
+    { "push_empty", "RING SLOT STREAM [METADATA]: none of its bytes", push_empty },
     { "drop", "RING SLOT STREAM", drop },
     { "write", "RING FIRST COUNT BYTES STREAM [TIMEOUT]: frames of numbers from the first on", write_frames },
     { NULL, NULL, NULL },

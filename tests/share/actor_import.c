@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <stdlib.h>
 
 #include "tests/share/actor.h"
 
@@ -36,7 +37,7 @@ static weir_status keep_lease(weir_status status, const char *name, weir_lease *
         return status;
     const weir_lease_info *info = weir_lease_get_info(lease);
     actor_set(KIND_LEASE, name, lease);
-    actor_say(" ptr=%p size=%zu sequence=%llu metadata=%.*s", info->ptr, info->size, (unsigned long long)info->sequence,
+    actor_say(" ptr=%p generation=%llu size=%zu sequence=%llu metadata=%.*s", info->ptr, (unsigned long long)info->generation, info->size, (unsigned long long)info->sequence,
               (int)info->metadata_size, (const char *)info->metadata);
     return WEIR_OK;
 }
@@ -112,6 +113,61 @@ static weir_status follow(void)
     return status == WEIR_ENDED || status == WEIR_GONE ? WEIR_OK : status;
 }
 
+/* What pursue() has seen. */
+struct pursuit {
+    uint64_t generation, last;
+    unsigned long long round, frames, missed;
+    bool was_told; /* that the ring before has ended */
+};
+
+/* The metadata of a frame is the number of its ring, which rises from ring to ring, and its contents are of that number. */
+static weir_status judge_frame(struct pursuit *seen, const weir_lease_info *info)
+{
+    unsigned long long round = strtoull(info->metadata, NULL, 10);
+    bool is_another = info->generation != seen->generation;
+    if (is_another ? round <= seen->round || !seen->was_told : round != seen->round || info->sequence <= seen->last)
+        return actor_fail(WEIR_INVALID, "actor: frame %llu of ring %llu, behind %llu of %llu; told of the end: %d",
+                          (unsigned long long)info->sequence, round, (unsigned long long)seen->last, seen->round, seen->was_told);
+    seen->missed += is_another && seen->frames && round > seen->round + 1;
+    seen->frames++;
+    seen->generation = info->generation;
+    seen->last = info->sequence;
+    seen->round = round;
+    seen->was_told = false;
+    return actor_check(info->ptr, info->size, round, actor.stream);
+}
+
+static bool goes_on(weir_status status)
+{
+    return status == WEIR_TIMEOUT || status == WEIR_ENDED || status == WEIR_GONE || status == WEIR_NOT_FOUND;
+}
+
+/* Reads on, whatever becomes of the producer, until the first frame of that ring. */
+static weir_status pursue(void)
+{
+    weir_lease *lease;
+    struct pursuit seen = { .was_told = true };
+    unsigned long long wanted = actor_number(actor.words[2]);
+    weir_status status = WEIR_OK;
+    while (seen.round < wanted && status == WEIR_OK) {
+        weir_error_clear(&actor.error);
+        status = weir_reader_next(actor.thing, 100, actor.stream, &actor.error, &lease);
+        if (goes_on(status)) {
+            seen.was_told = seen.was_told || status == WEIR_ENDED || status == WEIR_GONE;
+            if (status != WEIR_TIMEOUT)
+                actor.gpu->pause(1000000);
+            status = WEIR_OK;
+            continue;
+        }
+        if (status == WEIR_OK)
+            status = judge_frame(&seen, weir_lease_get_info(lease));
+        weir_status released = weir_lease_release(lease, actor.stream, &actor.error);
+        status = status == WEIR_OK ? released : status;
+    }
+    actor_say(" frames=%llu missed=%llu", seen.frames, seen.missed);
+    return status;
+}
+
 /* Acquires and releases so often. */
 static weir_status cycles(void)
 {
@@ -135,6 +191,7 @@ const struct command actor_import_commands[] = {
     { "next", "READER LEASE TIMEOUT STREAM", next },
     { "poll", "READER TIMEOUT: by its descriptor", poll_reader },
     { "follow", "READER TIMEOUT STREAM: reads and checks frames until the ring has ended", follow },
+    { "pursue", "READER RING-NUMBER STREAM: reads and checks frames of rings one after the other", pursue },
     { "cycles", "IMPORT NAME COUNT STREAM: acquires and releases", cycles },
     { NULL, NULL, NULL },
 };

@@ -100,6 +100,7 @@ share_stage_tests = \
 	tests/share/other_client \
 	tests/share/pairs \
 	tests/share/reader_fd \
+	tests/share/restarts \
 	tests/share/retire \
 	tests/share/ring_ends \
 	tests/share/rings \
@@ -117,6 +118,7 @@ TESTS += \
 	tests/share/other_client \
 	tests/share/pairs \
 	tests/share/reader_fd \
+	tests/share/restarts \
 	tests/share/ring_ends \
 	tests/share/strangers
 tests_share_ends_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
@@ -146,6 +148,9 @@ tests_share_other_client_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_other_client_LDADD = tests/share/libstage.la
 tests_share_pairs_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_pairs_LDADD = tests/share/libstage.la
+tests_share_restarts_SOURCES = tests/share/restarts.c tests/share/ring_scene.c tests/share/ring_scene.h
+tests_share_restarts_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_restarts_LDADD = tests/share/libstage.la
 tests_share_reader_fd_SOURCES = tests/share/reader_fd.c tests/share/ring_scene.c tests/share/ring_scene.h
 tests_share_reader_fd_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_reader_fd_LDADD = tests/share/libstage.la

@@ -33,14 +33,75 @@ START_TEST(frame_has_its_own_size_and_metadata)
 }
 END_TEST
 
-START_TEST(reader_begins_with_the_next_frame)
+START_TEST(empty_frame_has_no_bytes)
 {
-    enter_exporter(4, "block");
+    enter_both(2, "block", 1);
     push(1);
-    push(2);
-    reader = enter_reader("reader", 2);
+    read_next(reader, 1);
+    stage_say(exporter, "take r slot %d 0 s; push_empty r slot s none", SLOT);
+    ck_assert_ptr_nonnull(strstr(stage_say(reader, "next q l 20000 s"), " size=0 sequence=2 metadata=none"));
+    stage_say(reader, "release l s");
     push(3);
     read_next(reader, 3);
+}
+END_TEST
+
+/* Which frame a reader gets first that comes behind frame 3, and then that the producer has taken so many slots. */
+static const struct {
+    const char *overflow;
+    unsigned depth, taken, first;
+} lates[] = {
+    { "block", 4, 0, 4 },        { "block/newest", 4, 0, 3 }, { "drop_oldest", 4, 0, 3 },  { "drop_oldest/next", 4, 0, 4 },
+    { "fail", 4, 0, 4 },         { "fail/newest", 4, 0, 3 },  { "drop_oldest", 4, 3, 3 },  { "drop_oldest", 4, 4, 4 },
+    { "block/newest", 2, 1, 3 }, { "block/newest", 2, 2, 4 }, { "drop_oldest", 2, 1, 3 },
+};
+
+START_TEST(reader_that_comes_late_gets_the_newest_frame_or_the_next)
+{
+    enter_exporter(lates[_i].depth, lates[_i].overflow);
+    for (unsigned number = 1; number <= 3; number++)
+        push(number);
+    for (unsigned slot = 1; slot <= lates[_i].taken; slot++)
+        stage_say(exporter, "take r slot%u %d 0 s", slot, SLOT);
+    reader = enter_reader("reader", 1);
+    struct player *another = enter_reader("another", 1);
+    for (unsigned slot = 1; slot <= lates[_i].taken; slot++)
+        stage_say(exporter, "drop r slot%u s", slot);
+    /* In turn, as a ring of two slots has no room for more. */
+    for (unsigned number = lates[_i].first; number <= 5; number++) {
+        if (number > 3)
+            push(number);
+        read_next(reader, number);
+        read_next(another, number);
+    }
+}
+END_TEST
+
+START_TEST(generation_is_that_of_the_ring_in_all_importers)
+{
+    enter_both(4, "block", 1);
+    struct player *another = enter_reader("another", 1);
+    unsigned long long former = 0;
+    for (int round = 0; round < 3; round++) {
+        unsigned long long seen[4];
+        for (unsigned number = 1; number <= 2; number++) {
+            push(number);
+            seen[2 * number - 2] = stage_number(stage_say(reader, "next q l 20000 s"), "generation");
+            seen[2 * number - 1] = stage_number(stage_say(another, "next q l 20000 s"), "generation");
+            stage_say(reader, "release l s");
+            stage_say(another, "release l s");
+        }
+        for (int i = 0; i < 4; i++)
+            ck_assert_uint_eq(seen[i], seen[0]);
+        ck_assert(seen[0] != 0 && seen[0] != former);
+        former = seen[0];
+        stage_say(exporter, "ring_close r");
+        stage_refuses(reader, "WEIR_ENDED", "next q l 20000 s");
+        stage_refuses(another, "WEIR_ENDED", "next q l 20000 s");
+        open_ring(4, "block");
+        stage_refuses(reader, "WEIR_TIMEOUT", "next q l 0 s");
+        stage_refuses(another, "WEIR_TIMEOUT", "next q l 0 s");
+    }
 }
 END_TEST
 
@@ -121,6 +182,20 @@ START_TEST(block_waits_until_the_oldest_frame_is_released)
     stage_hear(exporter);
     stage_say(exporter, "drop r slot s");
     read_next(reader, 2);
+}
+END_TEST
+
+START_TEST(producer_that_has_all_slots_is_told_so_at_once)
+{
+    static const char *const overflows[] = { "block", "drop_oldest", "fail" };
+    exporter = stage_exporter("exporter", NULL);
+    for (int i = 0; i < 3; i++) {
+        open_ring(2, overflows[i]);
+        stage_say(exporter, "take r one %d 0 s; take r two %d 0 s", SLOT, SLOT);
+        const char *why = stage_refuses(exporter, "WEIR_BUSY", "take r slot %d 3600000 s", SLOT);
+        ck_assert_ptr_nonnull(strstr(why, "push or drop one"));
+        stage_say(exporter, "drop r one s; take r one %d 3600000 s; drop r one s; drop r two s; ring_close r", SLOT);
+    }
 }
 END_TEST
 
@@ -248,8 +323,10 @@ int main(void)
 {
     Suite *suite = suite_create("rings");
     TCase *frames = stage_case(suite, "frames");
-    suite_add(frames, frames_arrive_in_order_as_they_were_written, frame_has_its_own_size_and_metadata, reader_begins_with_the_next_frame,
-              each_of_seven_readers_gets_every_frame, frames_that_nobody_reads_are_free_at_once, slot_that_is_dropped_is_no_frame);
+    suite_add(frames, frames_arrive_in_order_as_they_were_written, frame_has_its_own_size_and_metadata, empty_frame_has_no_bytes,
+              generation_is_that_of_the_ring_in_all_importers, each_of_seven_readers_gets_every_frame,
+              frames_that_nobody_reads_are_free_at_once, slot_that_is_dropped_is_no_frame);
+    tcase_add_loop_test(frames, reader_that_comes_late_gets_the_newest_frame_or_the_next, 0, sizeof lates / sizeof lates[0]);
     TCase *order = stage_case(suite, "order");
     suite_add(order, next_does_not_wait_for_the_producer_but_the_stream_does,
               slot_is_not_written_again_before_the_consumer_s_stream_came_to_the_release);
@@ -257,6 +334,6 @@ int main(void)
     suite_add(overflow, block_waits_until_the_oldest_frame_is_released, block_without_a_time_out_says_so_and_loses_nothing,
               reader_that_keeps_a_producer_waiting_is_hung_until_it_takes_up_again, stopped_reader_of_a_full_ring_does_not_stop_the_others,
               drop_oldest_takes_what_nobody_leases_and_nothing_else, ring_of_which_all_slots_are_leased_is_busy,
-              fail_says_that_the_ring_is_full, slots_that_are_all_taken_are_busy);
+              fail_says_that_the_ring_is_full, slots_that_are_all_taken_are_busy, producer_that_has_all_slots_is_told_so_at_once);
     return suite_run(suite);
 }

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PLAYERS_MAX 64
+#define PLAYERS_MAX 256
 #define LINE_SIZE 8192
 #define LOG_SHOWN 2000
 
