@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weir.hpp - weir.h for C++17: objects that own what they stand for, results instead of output arguments, and a memory resource for CCCL's
- * cuda::mr, which RMM takes. Header only: a program links libweir as before. libweir(3) has a tour, examples/embed.cpp a whole program.
+ * weir.hpp - weir.h for C++17: objects that own what they stand for, results instead of output arguments, and memory resources for CCCL's
+ * cuda::mr, which RMM takes, and for std::pmr. Header only: a program links libweir as before. libweir(3) has a tour, examples/embed.cpp a whole program.
  *
  *     weirpp::weir w = weirpp::weir::open().value();                      throws weirpp::exception
  *     weirpp::stream work = w.create_stream(0).value();
@@ -15,8 +15,8 @@
  *    weir::leaks() throw. In a program without exceptions they call std::terminate() instead.
  *  - Callbacks and log functions come as oom_callback and logger, which catch what they throw. An exception that a function registered with
  *    weir_oom_add() or weir_options.log throws passes through weir.h's functions, and ends the program in the noexcept ones here.
- *  - A weir outlives its streams, pools and blocks, and a stream the blocks that were allocated on it. Objects of one scope that are
- *    declared in that order end in the right one. close() and release() end or give up ownership earlier.
+ *  - A weir outlives its streams, pools and blocks, and a stream the blocks that were allocated on it; an exporter its rings, and those their
+ *    slots; an importer its readers and leases. Objects of one scope that are declared in that order end in the right one. close() and release() end or give up ownership earlier.
  *  - Objects can be moved and not copied. One that was moved from, or made without arguments, owns nothing; it can be destroyed, or assigned
  *    to.
  *  - Names are in `weirpp`, as `weir` is the type of weir.h, which each object gives by get().
@@ -30,6 +30,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -376,6 +377,334 @@ class block
     void *ptr_ = nullptr; /* the last member: release() comes after all others are copied */
 };
 
+/* Sharing between processes ------------------------------------------------------------------------------------------------------------ */
+
+/* What owns a thing of weir.h, and ends it in its destructor. */
+template <class Thing, void (*ends)(Thing *)> class owner
+{
+  public:
+    owner() noexcept = default;
+    explicit owner(Thing *thing) noexcept : thing_(thing)
+    {
+    }
+    owner(owner &&other) noexcept : thing_(other.release())
+    {
+    }
+    owner &operator=(owner &&other) noexcept
+    {
+        owner former(std::move(other));
+        std::swap(thing_, former.thing_);
+        return *this;
+    }
+    ~owner()
+    {
+        close();
+    }
+
+    Thing *get() const noexcept
+    {
+        return thing_;
+    }
+    explicit operator bool() const noexcept
+    {
+        return thing_ != nullptr;
+    }
+    void close() noexcept
+    {
+        ends(std::exchange(thing_, nullptr));
+    }
+
+    /* The thing, which is the caller's to end from now on. */
+    Thing *release() noexcept
+    {
+        return std::exchange(thing_, nullptr);
+    }
+
+  private:
+    Thing *thing_ = nullptr;
+};
+
+/* The use of a block, or of a frame, of another process. Its destructor ends it on the stream that it came on, which has to be alive, behind all
+   work that is on that stream by then, and has nobody to tell of a failure; end() tells. Its importer outlives it. */
+class lease
+{
+  public:
+    lease() noexcept = default;
+    lease(weir_lease *leased, weir_cuda_stream stream) noexcept : stream_(stream), lease_(leased)
+    {
+    }
+    lease(lease &&other) noexcept : stream_(other.stream_), lease_(other.release())
+    {
+    }
+    lease &operator=(lease &&other) noexcept
+    {
+        lease former(std::move(other));
+        std::swap(stream_, former.stream_);
+        std::swap(lease_, former.lease_);
+        return *this;
+    }
+    ~lease()
+    {
+        (void)end();
+    }
+
+    /* Of one that is owned. */
+    const weir_lease_info &info() const noexcept
+    {
+        return *weir_lease_get_info(lease_);
+    }
+    const void *data() const noexcept
+    {
+        return info().ptr;
+    }
+    std::size_t size() const noexcept
+    {
+        return info().size;
+    }
+    explicit operator bool() const noexcept
+    {
+        return lease_ != nullptr;
+    }
+    weir_lease *get() const noexcept
+    {
+        return lease_;
+    }
+
+    /* weir_lease_release(), on its own stream or on any that is behind every use of it. If that fails the lease stays owned. */
+    result<void> end() noexcept
+    {
+        return end_on(stream_);
+    }
+    result<void> end_on(weir_cuda_stream stream) noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_status status = weir_lease_release(lease_, stream, &error);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        lease_ = nullptr;
+        return {};
+    }
+
+    /* The lease, which is the caller's to end from now on. */
+    weir_lease *release() noexcept
+    {
+        return std::exchange(lease_, nullptr);
+    }
+
+  private:
+    weir_cuda_stream stream_ = nullptr;
+    weir_lease *lease_ = nullptr;
+};
+
+/* An importer's place in a ring. It follows the name of its ring: see weir_reader_open(). */
+class reader : public owner<weir_reader, weir_reader_close>
+{
+  public:
+    using owner::owner;
+
+    /* weir_reader_next(). */
+    result<lease> next(unsigned timeout_ms, weir_cuda_stream stream) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_lease *leased = nullptr;
+        weir_status status = weir_reader_next(get(), timeout_ms, stream, &error, &leased);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return lease(leased, stream);
+    }
+
+    /* weir_reader_fd(). */
+    result<int> fd() const noexcept
+    {
+        int fd = weir_reader_fd(get());
+        if (fd >= 0)
+            return fd;
+        weir_error error = WEIR_ERROR_INIT;
+        weir_last_error(&error);
+        return failure(error.status, error);
+    }
+};
+
+/* A connection to the pool of another process: weir::open_import(). It outlives its readers and leases. */
+class importer : public owner<weir_import, weir_import_close>
+{
+  public:
+    using owner::owner;
+
+    /* weir_import_acquire(). */
+    result<lease> acquire(const char *name, unsigned timeout_ms, weir_cuda_stream stream) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_lease *leased = nullptr;
+        weir_status status = weir_import_acquire(get(), name, timeout_ms, stream, &error, &leased);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return lease(leased, stream);
+    }
+
+    /* weir_reader_open(). */
+    result<reader> open_reader(const char *ring, unsigned leases = 2) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_reader *opened = nullptr;
+        weir_status status = weir_reader_open(get(), ring, leases, &error, &opened);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return reader(opened);
+    }
+};
+
+/* The next frame, to be written by work on its stream. Its destructor drops it, unless it was pushed. Its ring outlives it. */
+class slot
+{
+  public:
+    slot() noexcept = default;
+    slot(weir_ring *of, void *ptr, weir_cuda_stream stream) noexcept : ring_(of), stream_(stream), ptr_(ptr)
+    {
+    }
+    slot(slot &&other) noexcept : ring_(other.ring_), stream_(other.stream_), ptr_(other.release())
+    {
+    }
+    slot &operator=(slot &&other) noexcept
+    {
+        slot former(std::move(other));
+        std::swap(ring_, former.ring_);
+        std::swap(stream_, former.stream_);
+        std::swap(ptr_, former.ptr_);
+        return *this;
+    }
+    ~slot()
+    {
+        (void)drop();
+    }
+
+    void *get() const noexcept
+    {
+        return ptr_;
+    }
+    explicit operator bool() const noexcept
+    {
+        return ptr_ != nullptr;
+    }
+
+    /* weir_ring_push(), with what these arguments are there. If that fails the slot stays owned. */
+    result<void> push(std::size_t size = 0, const void *metadata = nullptr, std::size_t metadata_size = 0) noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        return given(weir_ring_push(ring_, ptr_, size, metadata, metadata_size, stream_, &error), error);
+    }
+
+    /* weir_ring_drop(). */
+    result<void> drop() noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        return ptr_ ? given(weir_ring_drop(ring_, ptr_, stream_, &error), error) : result<void>();
+    }
+
+    /* The pointer, which is the caller's to push or to drop from now on. */
+    void *release() noexcept
+    {
+        return std::exchange(ptr_, nullptr);
+    }
+
+  private:
+    result<void> given(weir_status status, const weir_error &error) noexcept
+    {
+        if (status != WEIR_OK)
+            return failure(status, error);
+        ptr_ = nullptr;
+        return {};
+    }
+
+    weir_ring *ring_ = nullptr;
+    weir_cuda_stream stream_ = nullptr;
+    void *ptr_ = nullptr;
+};
+
+/* Frames for readers: exporter::open_ring(). It outlives its slots. */
+class ring : public owner<weir_ring, weir_ring_close>
+{
+  public:
+    using owner::owner;
+
+    /* weir_ring_take(). */
+    result<slot> take(unsigned timeout_ms, weir_cuda_stream stream) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        void *ptr = nullptr;
+        weir_status status = weir_ring_take(get(), timeout_ms, stream, &error, &ptr);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return slot(get(), ptr, stream);
+    }
+
+    /* weir_ring_wait(). */
+    result<void> wait(unsigned timeout_ms) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_status status = weir_ring_wait(get(), timeout_ms, &error);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return {};
+    }
+
+    unsigned readers() const noexcept
+    {
+        return weir_ring_readers(get());
+    }
+};
+
+inline void close_export(weir_export *e) noexcept
+{
+    weir_export_close(e, 0);
+}
+
+/* A pool that other processes use: pool::open_export(). It outlives its rings. Its destructor waits for nobody; close() with a time does. */
+class exporter : public owner<weir_export, close_export>
+{
+  public:
+    using owner::owner;
+    using owner::close;
+
+    void close(unsigned timeout_ms) noexcept
+    {
+        weir_export_close(release(), timeout_ms);
+    }
+
+    /* weir_ring_open(), with the slots allocated in the order of the stream. */
+    result<ring> open_ring(const char *name, const weir_ring_options &options, weir_cuda_stream stream) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_ring *opened = nullptr;
+        weir_status status = weir_ring_open(get(), name, &options, stream, &error, &opened);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return ring(opened);
+    }
+
+    /* weir_export_publish(): the block is the export's from then on. If that fails it stays with its owner. */
+    result<void> publish(const char *name, block &&from, weir_cuda_stream stream, std::size_t size = 0, const void *metadata = nullptr,
+                         std::size_t metadata_size = 0) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_status status = weir_export_publish(get(), name, from.get(), size, metadata, metadata_size, stream, &error);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        (void)from.release();
+        return {};
+    }
+
+    /* weir_export_withdraw(). */
+    result<void> withdraw(const char *name) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_status status = weir_export_withdraw(get(), name, &error);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return {};
+    }
+};
+
 /* Pools -------------------------------------------------------------------------------------------------------------------------------- */
 
 /* A pool of the policy on one device: borrowed from its weir, and copied at will. */
@@ -415,6 +744,17 @@ class pool
         if (status != WEIR_OK)
             return failure(status, error);
         return {};
+    }
+
+    /* weir_export_open(): lets other processes use what of the pool is published. */
+    result<exporter> open_export() const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_export *opened = nullptr;
+        weir_status status = weir_export_open(pool_, &error, &opened);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return exporter(opened);
     }
 
     const char *name() const noexcept
@@ -740,6 +1080,17 @@ class weir
         return block(w_, ptr, size, handle);
     }
 
+    /* weir_import_open(). options: NULL is all defaults. */
+    result<importer> open_import(const char *socket, const weir_import_options *options = nullptr) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_import *opened = nullptr;
+        weir_status status = weir_import_open(w_, socket, options, &error, &opened);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return importer(opened);
+    }
+
     /* weir_stats_json() of a snapshot: one line of JSON. */
     result<std::unique_ptr<char[]>> stats_json() const noexcept
     {
@@ -1012,6 +1363,44 @@ template <class OutOfMemory = out_of_memory> class basic_resource
 };
 
 using resource = basic_resource<>;
+
+/*
+ * A pool that the policy has as `location: host` as a std::pmr::memory_resource: pinned memory for containers of the standard library, to be
+ * copied to a GPU. The host must not touch the memory of any other pool. deallocate() must come behind the end of all copies.
+ *
+ *     weirpp::host_resource pinned(w, w.pool("staging", 0).value());
+ *     std::pmr::vector<float> batch(&pinned);
+ */
+template <class OutOfMemory = out_of_memory> class basic_host_resource : public std::pmr::memory_resource
+{
+  public:
+    /* As of basic_resource: the weir is borrowed, or kept open. */
+    basic_host_resource(const weir &w, const pool &from) : from_(w, from)
+    {
+    }
+    basic_host_resource(std::shared_ptr<const weir> w, const pool &from) : from_(std::move(w), from)
+    {
+    }
+
+  private:
+    void *do_allocate(std::size_t bytes, std::size_t alignment) override
+    {
+        return from_.allocate_sync(bytes ? bytes : 1, alignment); /* not even for 0 bytes may it be NULL */
+    }
+    void do_deallocate(void *ptr, std::size_t bytes, std::size_t alignment) override
+    {
+        from_.deallocate_sync(ptr, bytes, alignment);
+    }
+    bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override
+    {
+        const auto *same = dynamic_cast<const basic_host_resource *>(&other);
+        return same && same->from_ == from_;
+    }
+
+    basic_resource<OutOfMemory> from_;
+};
+
+using host_resource = basic_host_resource<>;
 
 }
 } // namespace weirpp

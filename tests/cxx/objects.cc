@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory_resource>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -312,6 +313,23 @@ static void callbacks()
     is(e.spill.remove() && other.allocate(1800 * mib, e.s.handle()).status() == WEIR_OUT_OF_MEMORY && !asked, "removed_callback_is_not_asked");
 }
 
+static void host_memory()
+{
+    weirpp::weir w = open("weir: 1\npools: { staging: { location: host, devices: [0] } }\n").value();
+    weirpp::pool staging = w.pool("staging", 0).value();
+    weirpp::host_resource pinned(w, staging), same(w, staging);
+    {
+        std::pmr::vector<int> numbers(&pinned);
+        for (int i = 0; i < 100000; i++)
+            numbers.push_back(i);
+        is(numbers[99999] == 99999 && live(w) >= 100000 * sizeof(int), "containers_have_their_memory_from_a_pool_of_the_host");
+    }
+    is(live(w) == 0 && pinned == same && !(pinned == *std::pmr::new_delete_resource()), "containers_give_it_back");
+    void *none = pinned.allocate(0, 1);
+    is(none != nullptr, "no_bytes_have_an_address");
+    pinned.deallocate(none, 0, 1);
+}
+
 static void marks()
 {
     unsigned lines = 0, kinds = 0;
@@ -348,6 +366,7 @@ int main()
     members();
     callbacks();
     marks();
+    host_memory();
     std::printf("1..%u\n", number);
     return EXIT_SUCCESS;
 }
