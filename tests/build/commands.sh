@@ -274,7 +274,7 @@ run_c() {
         fi
     else
         {
-            echo '#include <weir.h>'
+            printf '#include <%s>\n' unistd.h weir.h
             echo 'void part(weir *w, weir_pool *pool, weir_export *e, weir_export *shared, weir_ring *ring, weir_import *i, weir_import *import,'
             echo '    weir_reader *reader, weir_lease *lease, weir_cuda_stream stream, void *ptr, void *frame, size_t size, size_t frame_size,'
             echo '    size_t slot_size, int shape, weir_error error);'
@@ -285,7 +285,7 @@ run_c() {
             cat "$1"
             echo '}'
         } >../part.c
-        cc -std=c11 -Wall -Wextra -Werror -Wno-unused -Wno-unused-parameter -Wno-unused-result -fsyntax-only -I"$top_srcdir/lib" ../part.c
+        cc -std=c11 -D_DEFAULT_SOURCE -Wall -Wextra -Werror -Wno-unused -Wno-unused-parameter -Wno-unused-result -fsyntax-only -I"$top_srcdir/lib" ../part.c
     fi
 }
 run_python() {
