@@ -19,7 +19,7 @@
 #include "lib/base/service.h"
 #include "share/wire/closing.h"
 
-#define REQUEST WIRE_KNOWS_EMPTY /* of every question here, whatever it is */
+#define REQUEST 1 /* of every question but the HELLO of an importer */
 #define KNOCK_AGAIN UINT64_C(2000000) /* nanoseconds between two attempts at a listener whose queue is full */
 #define DRAIN_MAX 64                  /* answers of one process in one go, so that none keeps the others waiting */
 
@@ -116,7 +116,7 @@ static void take(struct share_query *query, const struct wire_message *answer)
         end(query, (weir_status)answer->u.refused.status);
     } else if (answer->type == WIRE_REFUSED) {
         fail(query, (weir_status)answer->u.refused.status, "%s: %s", called(query), answer->u.refused.text);
-    } else if (answer->request != REQUEST || (!is_final && !is_part_of(asked, answer->type)) ||
+    } else if (answer->request != query->question.request || (!is_final && !is_part_of(asked, answer->type)) ||
                (query->take && !query->take(query, answer))) {
         fail(query, WEIR_PROTOCOL, "%s: the %s answered %s with %s, which does not belong there", called(query), noun(query),
              wire_type_name(asked), wire_type_name(answer->type));
@@ -266,7 +266,7 @@ static bool are_over(const struct share_query *queries, size_t count)
 
 static void prepare(struct share_query *query)
 {
-    query->question.request = REQUEST;
+    query->question.request = query->role == WIRE_ROLE_IMPORTER ? WIRE_KNOWS_EMPTY : REQUEST;
     query->fd = query->pool_fd = -1;
     query->is_over = false;
     query->status = WEIR_OK;

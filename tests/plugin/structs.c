@@ -134,6 +134,7 @@ static const struct row {
       WEIR_GONE, WEIR_GONE },
     { "weir_ring_options", call_ring, &ring_options, sizeof ring_options, offsetof(weir_ring_options, depth), false, WEIR_OK,
       WEIR_INVALID },
+    { "weir_ring_options", call_ring, &ring_options, sizeof ring_options, offsetof(weir_ring_options, late), false, WEIR_OK, WEIR_OK },
     { "weir_export_info", call_info, &export_info, sizeof export_info, offsetof(weir_export_info, importers), true, WEIR_OK, WEIR_OK },
     { "weir_export_info", call_info, &export_info, sizeof export_info, offsetof(weir_export_info, pushed), true, WEIR_OK, WEIR_OK },
     { "weir_ring_info", call_ring_info, &ring_info, sizeof ring_info, offsetof(weir_ring_info, pushed), true, WEIR_OK, WEIR_OK },

@@ -68,6 +68,17 @@ START_TEST(it_reads_a_ring)
 }
 END_TEST
 
+/* It is of 0.1, as its HELLO does not say otherwise, and takes a size of 0 for an error. */
+START_TEST(it_is_told_one_byte_of_an_empty_frame)
+{
+    struct player *exporter = publish();
+    stage_say(exporter, "ring r 64KiB 3 drop_oldest s; take r slot 64KiB 0 s; push_empty r slot s");
+    FILE *client = start("read r 1 --leases 2 --wait 20");
+    read_line(client, (const char *const[]){ "\"sequence\": 1,", "\"size\": 1,", NULL });
+    end(client);
+}
+END_TEST
+
 START_TEST(it_sees_who_holds_what)
 {
     char pid[32];
@@ -112,7 +123,7 @@ int main(void)
         return suite_skip("python3 is missing, or older than 3.9");
     Suite *suite = suite_create("other_client");
     TCase *tcase = stage_case(suite, "python");
-    suite_add(tcase, it_leases_and_releases_a_block, it_reads_a_ring, it_sees_who_holds_what, it_evicts,
+    suite_add(tcase, it_leases_and_releases_a_block, it_reads_a_ring, it_is_told_one_byte_of_an_empty_frame, it_sees_who_holds_what, it_evicts,
               it_lets_go_of_a_pool_that_is_retired);
     return suite_run(suite);
 }

@@ -291,7 +291,6 @@ static const struct change {
     {"as many metadata as overflow", WIRE_LEASE, 28, 4, UINT32_MAX},
     {"a sequence without ring", WIRE_LEASE, 32, 8, 1},
     {"no block", WIRE_LEASE, 40, 8, 0},
-    {"no size", WIRE_LEASE, 48, 8, 0},
     {"more than the block", WIRE_LEASE, 48, 8, 513},
     {"a block of 0 bytes", WIRE_LEASE, 56, 8, 0},
     {"no ring", WIRE_SUBSCRIBED, 16, 4, 0},

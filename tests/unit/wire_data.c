@@ -333,10 +333,10 @@ static void random_lease(uint64_t *seed, struct wire_message *message)
     message->u.lease.metadata_size = (uint32_t)between(seed, 0, WIRE_METADATA_MAX);
     message->u.lease.sequence = frame ? between(seed, 1, UINT64_MAX) : 0;
     message->u.lease.block = between(seed, 1, UINT64_MAX);
-    message->u.lease.size = between(seed, 1, UINT64_MAX);
+    message->u.lease.size = between(seed, 0, UINT64_MAX);
     random_bytes(seed, message->u.lease.metadata, message->u.lease.metadata_size);
     if (message->u.lease.flags & WIRE_HAS_BLOCK) {
-        message->u.lease.block_size = between(seed, message->u.lease.size, UINT64_MAX);
+        message->u.lease.block_size = between(seed, message->u.lease.size ? message->u.lease.size : 1, UINT64_MAX);
         random_bytes(seed, &message->u.lease.shared, sizeof(message->u.lease.shared));
         random_bytes(seed, &message->u.lease.ready, sizeof(message->u.lease.ready));
     }
