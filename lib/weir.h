@@ -709,7 +709,8 @@ WEIR_API WEIR_CHECK weir_status weir_ring_wait(weir_ring *ring, unsigned timeout
 /*
  * Publishes a slot that was taken as the next frame. size: bytes of it that readers shall use; 0: all; WEIR_EMPTY: none. Never waits.
  * Stream order: readers' streams wait for what is on `stream` before this call. Nothing may write to the slot afterwards.
- * WEIR_INVALID (not a slot that was taken, or another thread has it in weir_ring_push() or weir_ring_drop(); sizes), WEIR_CAPTURING, WEIR_CUDA_ERROR, WEIR_FORKED. The slot stays taken then.
+ * WEIR_INVALID (not a slot that was taken, or another thread has it in weir_ring_push() or weir_ring_drop(); sizes), WEIR_CAPTURING,
+ * WEIR_CUDA_ERROR, WEIR_FORKED. The slot stays taken then.
  */
 WEIR_API WEIR_CHECK weir_status weir_ring_push(weir_ring *ring, void *ptr, size_t size, const void *metadata, size_t metadata_size,
                                                weir_cuda_stream stream, weir_error *error);
@@ -789,9 +790,9 @@ WEIR_API WEIR_CHECK weir_status weir_import_acquire(weir_import *i, const char *
                                                     weir_error *error, weir_lease **lease);
 
 /*
- * Reads a ring: its newest frame first, or from the next one on, as weir_late of the ring says. leases: how many frames to have at a time, with those that are on their way. With 2
- * one comes while the other is used. With 1 the next frame is the oldest that is queued at the release. 0: as many as are allowed. *reader:
- * close it. Statuses as weir_import_acquire().
+ * Reads a ring: its newest frame first, or from the next one on, as weir_late of the ring says. leases: how many frames to have at a time,
+ * with those that are on their way. With 2 one comes while the other is used. With 1 the next frame is the oldest that is queued at the
+ * release. 0: as many as are allowed. *reader: close it. Statuses as weir_import_acquire().
  *
  * A reader follows the name of its ring: when the producer is started anew, whether it was closed in good order or killed, a later
  * weir_reader_next() finds the new ring by itself. The end of the old one is told of once in between, by WEIR_ENDED or WEIR_GONE.
@@ -805,21 +806,21 @@ WEIR_API void weir_reader_close(weir_reader *reader);
 /*
  * Leases the next frame. timeout_ms: how long to wait for one; 0: not at all. Stream order and statuses as weir_import_acquire(),
  * WEIR_TIMEOUT (no frame came), WEIR_BUSY (all leases of this reader are in use by this process: release one first), WEIR_ENDED (the
- * producer closed the ring, and there is none of its name now), WEIR_GONE (the exporter died, or none is there), WEIR_NOT_FOUND (the exporter
- * was started again, and has no such ring yet). With the last three no time is waited: a program that is to survive the restart of its
- * producer sleeps a moment, and calls again. Before the first frame of another ring the end of the one before was told, by WEIR_ENDED or WEIR_GONE;
- * several threads that read with one reader tell rings apart by `generation`.
+ * producer closed the ring, and there is none of its name now), WEIR_GONE (the exporter died, or none is there), WEIR_NOT_FOUND (the
+ * exporter was started again, and has no such ring yet). With the last three no time is waited: a program that is to survive the restart of
+ * its producer sleeps a moment, and calls again. Before the first frame of another ring the end of the one before was told, by WEIR_ENDED
+ * or WEIR_GONE; several threads that read with one reader tell rings apart by `generation`.
  */
 WEIR_API WEIR_CHECK weir_status weir_reader_next(weir_reader *reader, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error,
                                                  weir_lease **lease);
 
 /*
  * A descriptor for poll(), select(), epoll and event loops: readable (POLLIN) while weir_reader_next() has something to say without
- * waiting, which is a frame, or that the ring has ended or the exporter is gone. Then call that with timeout_ms 0. WEIR_TIMEOUT is possible, where
- * another thread took the frame, or the exporter has made its pool anew. That all leases are in use (WEIR_BUSY) does not make it readable;
- * a frame that comes after the next release does. Where weir_reader_next() fails for good, as after the exporter's death or in a process
- * that was evicted, it stays readable: wait before you ask again, or close the reader. From the first call on Weir's service thread reads
- * what comes whenever no thread of the program waits.
+ * waiting, which is a frame, or that the ring has ended or the exporter is gone. Then call that with timeout_ms 0. WEIR_TIMEOUT is
+ * possible, where another thread took the frame, or the exporter has made its pool anew. That all leases are in use (WEIR_BUSY) does not
+ * make it readable; a frame that comes after the next release does. Where weir_reader_next() fails for good, as after the exporter's death
+ * or in a process that was evicted, it stays readable: wait before you ask again, or close the reader. From the first call on Weir's
+ * service thread reads what comes whenever no thread of the program waits.
  * Owned by the reader, the same at each call, closed by weir_reader_close(): take it out of the loop before. It is only to be polled,
  * neither read from nor closed. It is closed by exec; in the child of a fork it is of no use.
  * -1: WEIR_INVALID, WEIR_NO_HOST_MEMORY (no descriptor is left), WEIR_FORKED; see weir_last_error().

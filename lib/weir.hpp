@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * weir.hpp - weir.h for C++17: objects that own what they stand for, results instead of output arguments, and memory resources for CCCL's
- * cuda::mr, which RMM takes, and for std::pmr. Header only: a program links libweir as before. libweir(3) has a tour, examples/embed.cpp a whole program.
+ * cuda::mr, which RMM takes, and for std::pmr. Header only: a program links libweir as before. libweir(3) has a tour, examples/embed.cpp a
+ * whole program.
  *
  *     weirpp::weir w = weirpp::weir::open().value();                      throws weirpp::exception
  *     weirpp::stream work = w.create_stream(0).value();
@@ -15,8 +16,9 @@
  *    weir::leaks() throw. In a program without exceptions they call std::terminate() instead.
  *  - Callbacks and log functions come as oom_callback and logger, which catch what they throw. An exception that a function registered with
  *    weir_oom_add() or weir_options.log throws passes through weir.h's functions, and ends the program in the noexcept ones here.
- *  - A weir outlives its streams, pools and blocks, and a stream the blocks that were allocated on it; an exporter its rings, and those their
- *    slots; an importer its readers and leases. Objects of one scope that are declared in that order end in the right one. close() and release() end or give up ownership earlier.
+ *  - A weir outlives its streams, pools and blocks, and a stream the blocks that were allocated on it; an exporter its rings, and those
+ *    their slots; an importer its readers and leases. Objects of one scope that are declared in that order end in the right one. close() and
+ *    release() end or give up ownership earlier.
  *  - Objects can be moved and not copied. One that was moved from, or made without arguments, owns nothing; it can be destroyed, or assigned
  *    to.
  *  - Names are in `weirpp`, as `weir` is the type of weir.h, which each object gives by get().

@@ -172,7 +172,7 @@ weir_status(weir_ring_take)(weir_ring *ring, unsigned timeout_ms, weir_cuda_stre
     pthread_mutex_lock(&e->lock);
     weir_status status = take_slot(ring, timeout_ms, error, &slot);
     pthread_mutex_unlock(&e->lock);
-    if (status != WEIR_OK)
+    if (!slot)
         return status;
     /* Readers are done with it, as the host has seen. What wrote it before, or allocated it, may have been dropped unread. */
     status = share_order(SHARE_ORDER_WAIT, e->gpu, e->device, stream, slot->ready, "weir_ring_take", error);

@@ -288,7 +288,7 @@ static bool read_some(struct reading *reading)
             receive(reading, lease);
         else if (status == WEIR_TIMEOUT || status == WEIR_BUSY)
             break;
-        else if (status == WEIR_GONE || status == WEIR_ENDED || status == WEIR_NOT_FOUND) /* the next exporter may be there already, and its ring not yet */
+        else if (status == WEIR_GONE || status == WEIR_ENDED || status == WEIR_NOT_FOUND) /* the next ring may not be there yet */
             return false;
         else
             chaos_find("the next frame: expected one, seen %s: %.500s", weir_status_name(status), error.text);

@@ -175,8 +175,8 @@ static weir_status give_slot(bool as_frame, bool is_empty)
     const char *metadata = actor.words[4];
     if (!slot)
         return actor_fail(WEIR_NOT_FOUND, "actor: no slot '%s'", actor.words[2]);
-    weir_status status = as_frame ? weir_ring_push(actor.thing, slot->ptr, is_empty ? WEIR_EMPTY : slot->size, metadata, metadata ? strlen(metadata) : 0,
-                                                   actor.stream, &actor.error)
+    size_t size = is_empty ? WEIR_EMPTY : slot->size, metadata_size = metadata ? strlen(metadata) : 0;
+    weir_status status = as_frame ? weir_ring_push(actor.thing, slot->ptr, size, metadata, metadata_size, actor.stream, &actor.error)
                                   : weir_ring_drop(actor.thing, slot->ptr, actor.stream, &actor.error);
     if (status == WEIR_OK) {
         actor_set(KIND_BLOCK, actor.words[2], NULL);

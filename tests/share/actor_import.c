@@ -37,8 +37,8 @@ static weir_status keep_lease(weir_status status, const char *name, weir_lease *
         return status;
     const weir_lease_info *info = weir_lease_get_info(lease);
     actor_set(KIND_LEASE, name, lease);
-    actor_say(" ptr=%p generation=%llu size=%zu sequence=%llu metadata=%.*s", info->ptr, (unsigned long long)info->generation, info->size, (unsigned long long)info->sequence,
-              (int)info->metadata_size, (const char *)info->metadata);
+    actor_say(" ptr=%p generation=%llu size=%zu sequence=%llu metadata=%.*s", info->ptr, (unsigned long long)info->generation,
+              info->size, (unsigned long long)info->sequence, (int)info->metadata_size, (const char *)info->metadata);
     return WEIR_OK;
 }
 

@@ -312,8 +312,8 @@ def let_go(thing: Optional[Hold], what: str) -> None:
     others = load().weir_torch_hold_holders(thing.ptr) - 1 if thing is not None else 0
     if others > 0:
         warnings.warn(
-            f"{what} is not closed yet: {others} array(s), tensor(s), slot(s) or ring(s) of it are left, and it ends with the last of them: delete them "
-            "before, or copy what is to stay",
+            f"{what} is not closed yet: {others} array(s), tensor(s), slot(s) or ring(s) of it are left, and it ends with the last of "
+            "them: delete them before, or copy what is to stay",
             RuntimeWarning,
             stacklevel=4,
         )
