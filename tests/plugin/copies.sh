@@ -23,8 +23,19 @@ library = next(loaded[path] for path in loaded if "torch" not in os.path.basenam
 module.weir_torch_pool_malloc.restype = ctypes.c_void_p
 module.weir_torch_pool_malloc.argtypes = [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
 library.weir_malloc.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+
+
+
+class Options(ctypes.Structure):
+    """The first members of weir_options. The module takes the simulator from whoever names it there."""
+
+    _fields_ = [("size", ctypes.c_size_t)] + [(name, ctypes.c_char_p) for name in ("policy_file", "policy_text", "gpu")]
+
+
+options = Options(size=ctypes.sizeof(Options), gpu=b"sim")
 weir, block = ctypes.c_void_p(), ctypes.c_void_p()
-served = module.weir_torch_pool_malloc(MOST, 0, None) is not None
+served = module.weir_torch_configure(ctypes.byref(options), None) == 0
+served = served and module.weir_torch_pool_malloc(MOST, 0, None) is not None
 served = served and library.weir_open(None, None, ctypes.byref(weir)) == 0
 served = served and library.weir_malloc(weir, ctypes.byref(block), MOST, 0, None) == 0
 sys.exit(0 if served else 1)
