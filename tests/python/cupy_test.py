@@ -21,7 +21,7 @@ BAD = tap.write("bad.yaml", "weir: 1\npools:\n  work: { size: 3 }\n")
 
 @fact
 def bad_policy_is_refused():
-    error = raises(weir.WeirError, weir.cupy.allocator, BAD)
+    error = raises(weir.WeirError, weir.cupy.allocator, BAD, gpu="sim")
     assert error.status == weir.Status.BAD_POLICY
     has(str(error), BAD + ":3:11")
 

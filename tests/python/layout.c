@@ -58,6 +58,8 @@ static void print_sharing(void)
     MEMBER(weir_ring_options, "RingOptions", slot_size);
     MEMBER(weir_ring_options, "RingOptions", depth);
     MEMBER(weir_ring_options, "RingOptions", overflow);
+    MEMBER(weir_ring_options, "RingOptions", late);
+    MEMBER(weir_ring_options, "RingOptions", reserved);
     STRUCT(weir_export_info, "ExportInfo");
     MEMBER(weir_export_info, "ExportInfo", size);
     MEMBER(weir_export_info, "ExportInfo", epoch);
@@ -89,6 +91,7 @@ static void print_sharing(void)
     MEMBER(weir_lease_info, "LeaseInfo", sequence);
     MEMBER(weir_lease_info, "LeaseInfo", metadata_size);
     MEMBER(weir_lease_info, "LeaseInfo", metadata);
+    MEMBER(weir_lease_info, "LeaseInfo", generation);
     STRUCT(weir_torch_tensor, "Tensor");
     MEMBER(weir_torch_tensor, "Tensor", device_type);
     MEMBER(weir_torch_tensor, "Tensor", device);

@@ -190,7 +190,7 @@ def enabled_by(python):
     policy = os.path.join(os.path.dirname(os.path.dirname(library())), "share", "weir", "pytorch.yaml")
     fake = os.path.join(SOURCE, "tests", "python", "fake")
     said = run(
-        in_bin("weir"), "run", "-p", policy, "--", python, "-c", ENABLED, PYTHONPATH=fake, WEIR_RUN_TOLD="1", PYTHONDONTWRITEBYTECODE="1"
+        in_bin("weir"), "run", "--gpu=sim", "-p", policy, "--", python, "-c", ENABLED, PYTHONPATH=fake, WEIR_RUN_TOLD="1", PYTHONDONTWRITEBYTECODE="1"
     )
     assert said == "True %s %s %s" % (library(), policy, os.path.join(os.path.dirname(os.path.dirname(library())), "__init__.py")), said
 
@@ -214,7 +214,7 @@ def the_folder_of_the_package_may_be_moved():
     moved = os.path.join(FOLDER, "moved")
     os.rename(os.path.dirname(os.path.dirname(library())), moved)
     try:
-        has(run(os.path.join(moved, "bin", "weir"), "run", "env"), "PYTHONPATH=%s/share/weir/python/run:" % moved)
+        has(run(os.path.join(moved, "bin", "weir"), "run", "--gpu=sim", "env"), "PYTHONPATH=%s/share/weir/python/run:" % moved)
     finally:
         os.rename(moved, run(in_bin("python"), "-c", "import sysconfig; print(sysconfig.get_paths()['platlib'] + '/weir')"))
 
