@@ -53,7 +53,7 @@ static void find_socket(const struct worker *neighbour, char path[SHARE_PATH_SIZ
     size_t count;
     snprintf(wanted, sizeof(wanted), "/%d.", neighbour->pid);
     path[0] = '\0';
-    share_control_sockets(false, &paths, &count);
+    share_control_sockets(false, weir__service_now() + SHARE_LIST_TIME, &paths, &count);
     for (size_t i = 0; i < count; i++)
         if (strstr(paths[i], wanted))
             memcpy(path, paths[i], SHARE_PATH_SIZE);
