@@ -88,6 +88,7 @@ def use_run(policy: Optional[str]) -> None:
         if weir is None:
             raise Missing("the program weir is not on PATH: name it in $WEIR")
         os.execv(weir, [weir, "run", "--require", *(["--policy", policy] if policy else []), "--", sys.executable, *sys.orig_argv[1:]])
+    import torch  # noqa: F401  (which has Weir from its import on)
     import weir.torch
 
     state = weir.torch.state()
