@@ -432,6 +432,9 @@ int sim_range_grow(struct sim_pool *pool, uint64_t size)
             rest = kept;
         if (rest && is_on_device(pool) && !pool->max_size)
             fill_gap(pool, rest, 0);
+        /* The memory of graphs goes with the refusal, so that the next request has it (measured). */
+        if (is_on_device(pool) && !pool->max_size)
+            sim_graph_trim(pool->device);
         return GPU_OUT_OF_MEMORY;
     }
     if (room(pool) < missing) {

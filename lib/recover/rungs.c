@@ -253,30 +253,36 @@ static uint64_t trim(struct weir__climb *climb)
     return all;
 }
 
-/* The driver keeps the memory of graphs that were destroyed, and gives it to no pool (measured). Returns the bytes. */
-static uint64_t trim_graphs(const struct weir__climb *climb)
+/*
+ * The driver keeps the memory of graphs that were destroyed, and refuses a pool's request beside it; with the refusal it gives that memory up,
+ * so that the trim here finds nothing left and the next request is served (measured). Returns the bytes that the trim gave. *is_room: whether
+ * the device has as much free as is asked for, however it came to that.
+ */
+static uint64_t trim_graphs(const struct weir__climb *climb, bool *is_room)
 {
     uint64_t before, after, total;
     int device = climb->device->index;
+    *is_room = false;
     if (climb->gpu->device_memory(device, &before, &total) != GPU_SUCCESS || climb->gpu->graph_trim(device) != GPU_SUCCESS ||
-        climb->gpu->device_memory(device, &after, &total) != GPU_SUCCESS || after < before)
+        climb->gpu->device_memory(device, &after, &total) != GPU_SUCCESS)
         return 0;
-    return after - before;
+    *is_room = after >= climb->request->asked;
+    return after > before ? after - before : 0;
 }
 
 /* The pools' own memory stays where all of it is too little. */
 static bool rung_trim(struct weir__climb *climb, void **ptr)
 {
     uint64_t others = 0;
-    bool is_for_device = !climb->request->at_cap && !climb->request->pool->kind.is_host;
+    bool is_room = false, is_for_device = !climb->request->at_cap && !climb->request->pool->kind.is_host;
     if (is_for_device && climb->request->pool->native.mapped)
         others = weir__others_trim(climb->device, climb->deadline);
     if (is_for_device)
-        others += trim_graphs(climb);
+        others += trim_graphs(climb, &is_room);
     climb->rungs[WEIR_RUNG_TRIM].gave += others;
     if (is_for_device && weir__device_obtainable(climb->device) < climb->request->asked)
         return false;
-    return trim(climb) + others > 0 && weir__climb_retry(climb, ptr);
+    return (trim(climb) + others > 0 || is_room) && weir__climb_retry(climb, ptr);
 }
 
 /* Bytes that the callbacks are asked for. */

@@ -433,6 +433,15 @@ START_TEST(memory_of_a_destroyed_graph_serves_no_pool_before_it_is_trimmed)
 END_TEST
 
 /* The driver takes it for cudaMalloc() by itself (measured), and perhaps for a page. Weir trims it where a page cannot be created. */
+START_TEST(memory_of_a_destroyed_graph_is_given_up_with_the_request_that_it_refuses)
+{
+    run_graph(percent_of_device(60));
+    ck_assert_gpu_code(try_take(rig.pool, percent_of_device(60), rig.a), GPU_OUT_OF_MEMORY);
+    ck_assert_gpu(try_take(rig.pool, percent_of_device(60), rig.a));
+    ck_assert_gpu(g->graph_trim(0));
+}
+END_TEST
+
 START_TEST(memory_of_a_destroyed_graph_serves_a_page_behind_a_trim_at_the_latest)
 {
     gpu_page page;
@@ -480,6 +489,7 @@ void add_capture_tests(Suite *suite, const struct probe *probe)
               device_synchronise_spoils_a_capture_even_if_relaxed, malloc_by_another_thread_harms_no_relaxed_capture,
               malloc_by_another_thread_harms_no_thread_local_capture, exchanged_capture_mode_is_the_former_one,
               memory_of_a_destroyed_graph_comes_back_when_it_is_trimmed, memory_of_a_destroyed_graph_serves_the_next_one,
-              memory_of_a_destroyed_graph_serves_no_pool_before_it_is_trimmed, trim_of_graphs_by_a_relaxed_thread_harms_no_capture);
+              memory_of_a_destroyed_graph_serves_no_pool_before_it_is_trimmed,
+              memory_of_a_destroyed_graph_is_given_up_with_the_request_that_it_refuses, trim_of_graphs_by_a_relaxed_thread_harms_no_capture);
     add_if(tcase, probe, GPU_FEATURE_MAPPING, memory_of_a_destroyed_graph_serves_a_page_behind_a_trim_at_the_latest);
 }

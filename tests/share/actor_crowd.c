@@ -37,7 +37,8 @@ static void *acquire_often(void *data)
             member->served++;
             status = weir_lease_release(lease, stream, &error);
         }
-        if (status == (in_vain ? WEIR_TIMEOUT : WEIR_NOT_FOUND))
+        /* WEIR_BUSY: the exporter is gone, and another thread still has a lease of it, which it is about to release. */
+        if (status == (in_vain ? WEIR_TIMEOUT : WEIR_NOT_FOUND) || status == WEIR_BUSY)
             status = WEIR_OK;
         member->status = status;
         member->error = error;
