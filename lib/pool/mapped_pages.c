@@ -47,6 +47,10 @@ static int map_page(void *data, uint64_t address, uint64_t bytes, uint64_t handl
         mapped->turn.created = 0;
     }
     weir__spin_lock(&mapped->lock);
+    /* The arena counts a new page behind this call, and unmaps it if the request lacks others: the most has it all the same. */
+    uint64_t now = weir__mapped_bytes(mapped) + turn.created;
+    if (code == GPU_SUCCESS && now > mapped->mapped_high)
+        mapped->mapped_high = now;
     return code;
 }
 
