@@ -191,6 +191,26 @@ def leaks_are_what_is_live_at_the_end():
 
 
 @fact
+def leaks_since_a_moment_are_what_was_taken_behind_it():
+    late = trace("late.weir", [events(1, 0, [
+        ("malloc", 10 * MS, 1, of(0x1000, 4 * MIB, tag=1)),
+        ("malloc", 10 * MS, 2, of(0x2000, 2 * MIB, tag=1)),
+        ("mark", 10 * MS, 3, {"a": 1}),
+        ("free", 10 * MS, 4, of(0x2000, 2 * MIB)),
+        ("malloc", 10 * MS, 5, of(0x2000, MIB, tag=2)),
+        ("mark", 30 * MS, 6, {"a": 2}),
+    ], MAIN + ARENA + TAGS + NAMES)], HEADER)
+    first, last = "step 1", "step 2"
+    for since, left in ((first, [MIB]), ("0.005", [4 * MIB, MIB]), ("10ms", []), (last, [])):
+        answer = ask("leaks", late, "--since", since)
+        assert [leak["bytes"] for leak in answer["leaks"]] == left and answer["live"] == sum(left) and answer["since"] == since, answer
+    has(weir("leaks", late, "--since", first), "1 MiB in 1 block taken since step 1")
+    assert ask("leaks", late)["since"] is None
+    has(weir("leaks", "--since=nowhere", late, status=1), "--since=nowhere: it has no such mark")
+    has(weir("live", "--since=1s", late, status=2), "--since is of 'weir trace leaks', not of 'live'")
+
+
+@fact
 def live_is_of_the_moment_that_is_asked_for():
     for at, live in (("0", 0), ("10ms", 5), ("0.03s", 7), ("0.03", 7), ("40 ms", 5), ("step 1", 5), ("step 2", 5), ("0.07", 5)):
         assert ask("live", "--at=" + at, JOB)["live"] == live * MIB, at

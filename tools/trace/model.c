@@ -242,15 +242,26 @@ static bool may_end(struct model *model, const struct trace_event *event, struct
     return false;
 }
 
+static void drop(struct model *model, struct model_block *block)
+{
+    leave(model, block);
+    trace_map_remove(&model->by_address, block->address, key_of(block->pool));
+    *block = (struct model_block){.state = MODEL_GONE, .next_free = model->free_block};
+    model->free_block = (uint32_t)(block - model->blocks) + 1;
+}
+
 static void end(struct model *model, const struct trace_event *event)
 {
     struct model_block *block;
-    if (!may_end(model, event, &block))
-        return;
-    leave(model, block);
-    trace_map_remove(&model->by_address, event->address, key_of(event->pool));
-    *block = (struct model_block){.state = MODEL_GONE, .next_free = model->free_block};
-    model->free_block = (uint32_t)(block - model->blocks) + 1;
+    if (may_end(model, event, &block))
+        drop(model, block);
+}
+
+void model_forget_live(struct model *model)
+{
+    for (size_t i = 0; i < model->block_count; i++)
+        if (model->blocks[i].state == MODEL_LIVE)
+            drop(model, &model->blocks[i]);
 }
 
 /* A block that the program had goes into a cache. One that was never seen is in it from now on, too. */

@@ -100,6 +100,8 @@ struct model {
 
 /* A zeroed model is an empty one. */
 void model_apply(struct model *model, const struct trace_event *event);
+/* Blocks that are live count no more, and what becomes of them is left aside. */
+void model_forget_live(struct model *model);
 void model_free(struct model *model);
 
 /* The block at that address, live or cached; NULL if none is known. */

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_AT, OPT_COLLAPSED, OPT_JSON, OPT_LIMIT, OPT_MEMORY_VIZ, OPT_PERFETTO, OPT_RMM, OPT_SVG, OPT_COUNT };
+enum { OPT_AT, OPT_COLLAPSED, OPT_JSON, OPT_LIMIT, OPT_MEMORY_VIZ, OPT_PERFETTO, OPT_RMM, OPT_SINCE, OPT_SVG, OPT_COUNT };
 
 enum { LIMIT_DEFAULT = 10 };
 
@@ -32,6 +32,10 @@ static const struct command_option options[] = {
                         .help = "export: a snapshot for torch's viewers of memory"},
     [OPT_PERFETTO] = {.name = "perfetto", .kind = OPTION_TEXT, .placeholder = "FILE", .help = "export: a trace for Perfetto"},
     [OPT_RMM] = {.name = "rmm", .kind = OPTION_TEXT, .placeholder = "FILE", .help = "export: a log of RMM"},
+    [OPT_SINCE] = {.name = "since",
+                   .kind = OPTION_TEXT,
+                   .placeholder = "MOMENT",
+                   .help = "leaks: without what was live then; a time, or the name of a mark"},
     [OPT_SVG] = {.name = "svg", .kind = OPTION_TEXT, .placeholder = "FILE", .help = "plot: draw it into FILE; -: on standard output"},
     {0},
 };
@@ -42,7 +46,7 @@ static const struct command_option options[] = {
 #define VIEW_TABLE(X)                                                                                                                      \
     X(summary, 0)                                                                                                                          \
     X(peak, 0)                                                                                                                             \
-    X(leaks, 0)                                                                                                                            \
+    X(leaks, 1 << OPT_SINCE)                                                                                                               \
     X(live, 1 << OPT_AT)                                                                                                                   \
     X(tags, 0)                                                                                                                             \
     X(stacks, 1 << OPT_COLLAPSED)                                                                                                          \
@@ -88,7 +92,7 @@ static bool is_misspelt(const char *operand)
 /* An option that the view does not know would do nothing. */
 static bool takes_options(const struct command_call *call, size_t which)
 {
-    static const unsigned special = 1 << OPT_AT | 1 << OPT_COLLAPSED | 1 << OPT_SVG | EXPORTS;
+    static const unsigned special = 1 << OPT_AT | 1 << OPT_COLLAPSED | 1 << OPT_SINCE | 1 << OPT_SVG | EXPORTS;
     for (unsigned i = 0; i < OPT_COUNT; i++) {
         if (!call->options[i].given || !(special & 1U << i) || views[which].has & 1U << i)
             continue;
@@ -169,6 +173,7 @@ static int run(const struct command_call *call)
         .limit = call->options[OPT_LIMIT].given ? (size_t)call->options[OPT_LIMIT].count : LIMIT_DEFAULT,
         .has_limit = call->options[OPT_LIMIT].given,
         .at = call->options[OPT_AT].text,
+        .since = call->options[OPT_SINCE].text,
         .is_collapsed = call->options[OPT_COLLAPSED].given,
         .svg = call->options[OPT_SVG].text,
         .exports = {call->options[OPT_MEMORY_VIZ].text, call->options[OPT_PERFETTO].text, call->options[OPT_RMM].text},
@@ -198,7 +203,7 @@ const struct command command_trace = {
         "Reads traces that a recorder of Weir wrote, and logs of RMM's logging resource, and shows one view of them.\n"
         "summary, the default: what the trace has, and what each pool came to.\n"
         "peak: who had memory when the process had the most.\n"
-        "leaks: the blocks that are live at the end, and for how long.\n"
+        "leaks: the blocks that are live at the end, and for how long; with --since those alone that were taken behind that moment.\n"
         "live: who had memory at the moment that --at says.\n"
         "tags: what each tag had and asked for.\n"
         "stacks: the same of each stack.\n"
@@ -212,6 +217,7 @@ const struct command command_trace = {
     .example = "  weir trace train.weir\n"
                "  weir trace peak train.weir\n"
                "  weir trace live --at='step 12' train.weir\n"
+               "  weir trace leaks --since='step 12' train.weir\n"
                "  weir trace why train.weir\n"
                "  weir trace stacks --collapsed train.weir | flamegraph.pl >memory.svg\n"
                "  weir trace plot --svg=memory.svg rank-*.weir\n"

@@ -30,6 +30,7 @@ struct view {
     size_t limit;      /* rows of a list */
     bool has_limit;    /* it was asked for */
     const char *at;    /* NULL: the end */
+    const char *since; /* of leaks; NULL: the beginning */
     bool is_collapsed;
     const char *svg; /* NULL: none */
     struct {

@@ -210,6 +210,7 @@ static bool is_behind_all(const struct view *view, uint64_t time)
 /* Finds the moment of --at in the file. false, after a complaint: it has none. */
 static bool find_moment(const struct view *view, struct view_file *file, struct search *search)
 {
+    const char *option = view->since ? "since" : "at";
     *search = (struct search){.found = VIEW_ALL, .found_time = file->trace.last, .is_found = true};
     if (!view->at)
         return true;
@@ -226,12 +227,12 @@ static bool find_moment(const struct view *view, struct view_file *file, struct 
         search->mark = view->at;
     }
     if (!search->is_found && !search->mark)
-        complain("%s: --at=%s: it began later, at %s", file->trace.path, view->at, MOMENT_TEXT(file, 0));
+        complain("%s: --%s=%s: it began later, at %s", file->trace.path, option, view->at, MOMENT_TEXT(file, 0));
     else if (!trace_play(&file->trace, look_for, search))
         complain("%s: %s", file->trace.path, file->trace.error);
     else if (!search->is_found)
-        complain("%s: --at=%s: it has no such mark, and this is no time, as 1.5s or 300ms; 'weir trace summary' lists the marks",
-                 file->trace.path, view->at);
+        complain("%s: --%s=%s: it has no such mark, and this is no time, as 1.5s or 300ms; 'weir trace summary' lists the marks",
+                 file->trace.path, option, view->at);
     return search->is_found;
 }
 
@@ -259,13 +260,46 @@ int view_live(const struct view *view)
 /* Leaks ---------------------------------------------------------------------------------------------------------------------------------
  */
 
+struct since {
+    struct model *model;
+    uint64_t events; /* before the moment */
+};
+
+static bool look_since(void *context, const struct trace_event *event)
+{
+    struct since *since = context;
+    if (since->model->applied == since->events)
+        model_forget_live(since->model);
+    model_apply(since->model, event);
+    return true;
+}
+
+/* Plays the file: what was live at the moment of --since is no leak. false, after a complaint: it has no such moment. */
+static bool play_since(const struct view *view, struct view_file *file, struct model *model)
+{
+    struct view moment = *view;
+    struct search search;
+    *model = (struct model){0};
+    moment.at = view->since;
+    if (view->since && !find_moment(&moment, file, &search))
+        return false;
+    struct since since = {model, view->since ? search.found : 0};
+    if (!trace_play(&file->trace, look_since, &since)) {
+        complain("%s: %s", file->trace.path, file->trace.error);
+        file->is_bad = true;
+    }
+    if (model->applied == since.events)
+        model_forget_live(model);
+    return true;
+}
+
 static void print_leaks(const struct view *view, struct view_file *file, const struct model *model)
 {
     size_t count;
     struct holder *holders = view_holders(model, BY_TAG | BY_STACK | BY_SIZE | BY_POOL, &count);
     struct table table = TABLE_INIT("rrrllr");
-    printf("At the end: %s in %s block%s.\n", SIZE_TEXT(model->total.size), COUNT_TEXT(model->total.blocks),
-           weir__plural(model->total.blocks));
+    printf("At the end: %s in %s block%s%s%s.\n", SIZE_TEXT(model->total.size), COUNT_TEXT(model->total.blocks),
+           weir__plural(model->total.blocks), view->since ? " taken since " : "", view->since ? SHOWN(view->since) : "");
     if (count)
         table_row(&table, "BYTES", "BLOCKS", "EACH", "TAG", "POOL", "OLDEST FOR");
     for (size_t i = 0; i < count && i < view->limit; i++) {
@@ -286,13 +320,16 @@ static void print_leaks(const struct view *view, struct view_file *file, const s
 
 int view_leaks(const struct view *view)
 {
+    int status = EXIT_GOOD;
     for (size_t i = 0; i < view->count; i++) {
         struct view_file *file = &view->files[i];
         struct model model;
         view_file_begin(view, file);
         view_say_losses(view, file);
-        view_play(file, &model, VIEW_ALL);
-        if (view->json) {
+        if (!play_since(view, file, &model)) {
+            status = EXIT_FAILED;
+        } else if (view->json) {
+            json_string(view->json, "since", view->since);
             json_uint(view->json, "live", model.total.size);
             json_uint(view->json, "live_blocks", model.total.blocks);
             json_list(view, file, &model, "leaks", BY_TAG | BY_STACK | BY_SIZE | BY_POOL);
@@ -302,5 +339,5 @@ int view_leaks(const struct view *view)
         model_free(&model);
         view_file_end(view);
     }
-    return EXIT_GOOD;
+    return status;
 }
