@@ -118,7 +118,7 @@ def rounds(folder: str, workload: str, policy: str) -> List[Dict[str, Any]]:
         recorded = asked(["replay", trace])[0]["recorded"]
         waits = asked(["trace", "waits", trace])["files"][0]["waits"]
         longest = max((wait["longest_ns"] for wait in waits if wait["kind"] == "growth"), default=0)
-        found.append({**recorded, "others": recorded["stall"] - longest})
+        found.append({**recorded, "others": recorded["slow_stall"] - longest})
     return found
 
 
@@ -176,7 +176,7 @@ def table(rows: List[Dict[str, Any]]) -> str:
     for workload in sorted({row["workload"] for row in rows}):
         for row in (row for row in rows if row["workload"] == workload and row["recorded"] == row["policy"]):
             peaks = " ".join(f"{recorded['peak_reserved'] / 2**20:.0f}" for recorded in row["real"])
-            stalls = ", ".join(f"{recorded['stall'] / 1e6:.2f} ({recorded['others'] / 1e6:.2f})" for recorded in row["real"])
+            stalls = ", ".join(f"{recorded['slow_stall'] / 1e6:.2f} ({recorded['others'] / 1e6:.2f})" for recorded in row["real"])
             lines.append(f"{workload:16} {row['policy']:9} rounds: peak {peaks} MiB, stall with the longest (without) {stalls} ms")
     return "\n".join(lines)
 

@@ -133,7 +133,7 @@ START_TEST(replay_of_what_was_recorded_comes_to_the_same_figures_to_the_byte)
     for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
         ck_assert_uint_eq(outcome.rescues[rung], counted.device.rescues[rung]);
     ck_assert_uint_eq(script.recorded.refused, counted.pool.failures);
-    const struct verdict verdict = report_judge(&script, &outcome);
+    const struct verdict verdict = report_judge(&script, &outcome, NULL);
     ck_assert_msg(verdict.can_judge, "%s", verdict.why);
     ck_assert(verdict.memory_error == 0);
     replay(&script, &again);
@@ -184,7 +184,7 @@ START_TEST(replay_grows_pools_ahead_of_demand_as_the_recorded_keeper_did)
     replay(&script, &outcome);
     ck_assert_uint_eq(outcome.peak_reserved, counted.pool.reserved_high);
     /* The keeper had the program's thread here, so the recording takes its time for the program's. */
-    ck_assert(report_judge(&script, &outcome).memory_error == 0);
+    ck_assert(report_judge(&script, &outcome, NULL).memory_error == 0);
     replay(&script, &again);
     ck_assert_mem_eq(&again, &outcome, sizeof outcome);
     script_free(&script);

@@ -99,7 +99,7 @@ static void replay(const struct script *script, const char *machine, const char 
             require(outcomes[i].why[0], "a failure without a reason");
     }
     require(memcmp(&outcomes[0], &outcomes[1], sizeof outcomes[0]) == 0, "two replays that differ");
-    const struct verdict verdict = report_judge(script, &outcomes[0]);
+    const struct verdict verdict = report_judge(script, &outcomes[0], NULL);
     require(verdict.can_judge == !verdict.why[0], "a verdict without a reason");
 }
 

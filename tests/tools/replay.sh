@@ -38,6 +38,14 @@ check "program_is_recorded" record "$tap_dir/run.weir" all
 check "replay_of_what_was_recorded_exits_0" exits 0 replay "$tap_dir/run.weir"
 check "policy_that_was_recorded_is_replayed" says "$out" "as recorded"
 check "its_error_is_shown" says "$out" "Against the recording: peak memory 0.0 % off"
+# The recording has the figures alone that a replay counts alike: the peak, slow calls and refusals.
+rows_agree() {
+    # shellcheck disable=SC2046 # the words of both rows
+    set -- $(sed -n 's/^  (recording) //p; s/^  as recorded  //p' "$out")
+    echo "$*"
+    [ "$1 $2" = "${14} ${15}" ] && [ "$3 $4" = "${21} ${22}" ] && [ "$5" = "${26}" ] && [ $# -eq 26 ]
+}
+check "rows_of_the_recording_and_of_its_replay_agree" rows_agree
 cp "$out" "$tap_dir/first"
 check "replay_exits_0_again" exits 0 replay "$tap_dir/run.weir"
 check "same_trace_gives_the_same_figures" cmp "$out" "$tap_dir/first"
@@ -134,6 +142,23 @@ check_json "document_says_so" "not d[0]['can_judge'] and d[0]['why_not']"
 check "log_of_rmm_is_replayed" exits 0 replay --json "$tap_dir/rmm.csv" -p "$tap_dir/policy.yaml"
 check_json "it_has_what_the_log_has" "d[0]['requests'] == 3 and d[0]['policies'][0]['peak_live'] == (1 << 30) + (32 << 20)"
 printf 'weir_costs: 1\ngpu: any\ndriver: 13.0\ngrow: 100ms/GiB\n' >"$tap_dir/dear.yaml"
+# What calls take on another machine than the recorded one is not held against the recording.
+printf 'weir_costs: 1\ngpu: NVIDIA A1\nmalloc_async: 40us\n' >"$tap_dir/other-gpu.yaml"
+check "costs_of_another_gpu_are_taken" exits 0 replay --costs="$tap_dir/other-gpu.yaml" "$tap_dir/run.weir"
+check "it_says_that_times_do_not_compare" says "$out" "Times are not compared with those of the recording: it was made on simulated GPU 0, and" \
+    "  Against the recording: peak memory 0.0 % off."
+check "document_of_them_exits_0_as_well" exits 0 replay --json --costs="$tap_dir/other-gpu.yaml" "$tap_dir/run.weir"
+check_json "error_of_times_is_none" "d[0]['stall_error'] is None and d[0]['memory_error'] == 0 and d[0]['can_judge']"
+# Where there is no table of the GPU, the shipped one of the name that is most like it is taken.
+cp "$tap_dir/other-gpu.yaml" "$WEIR_COSTS_DIR/nvidia-a1.yaml"
+sed 's/NVIDIA A1/simulated hardware/' "$tap_dir/other-gpu.yaml" >"$WEIR_COSTS_DIR/simulated-hardware.yaml"
+check "trace_of_an_unknown_gpu_is_replayed" exits 0 replay "$tap_dir/run.weir"
+check "nearest_table_is_named" says "$out" \
+    "Costs: $WEIR_COSTS_DIR/simulated-hardware.yaml, the nearest of the shipped tables, as there is none of simulated GPU 0 (weir calibrate makes one)."
+check "log_without_a_gpu_is_replayed" exits 0 replay "$tap_dir/rmm.csv" -p "$tap_dir/policy.yaml"
+check "first_table_is_named" says "$out" "Costs: $WEIR_COSTS_DIR/nvidia-a1.yaml, the nearest of the shipped tables, as there is none of the recorded GPU"
+rm "$WEIR_COSTS_DIR"/*
+
 check "cost_table_is_taken" exits 0 replay --json --costs="$tap_dir/dear.yaml" "$tap_dir/rmm.csv" -p "$tap_dir/policy.yaml"
 check_json "growth_costs_what_the_table_says" "100e6 < d[0]['policies'][0]['slow_stall'] < 120e6"
 

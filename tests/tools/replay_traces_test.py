@@ -103,11 +103,11 @@ def time_of_a_thread_counts_once_whatever_it_waited_for():
     for _ in range(40):
         made.event("trim", pool=1, a=1, b=900)
     made.event("rung", pool=1, a=0, b=made.time + 1000 - begin)
-    assert replay(made)["recorded"]["stall"] == made.time - begin
+    assert replay(made)["recorded"]["slow_stall"] == made.time - begin
     made = trace()
     for _ in range(8):
         made.event("wait", pool=1, a=(1 << 63) - 5, b=1, time=max(made.time, 1 << 63) + 1000)
-    assert replay(made)["recorded"]["stall"] <= made.time
+    assert replay(made)["recorded"]["slow_stall"] <= made.time
 
 
 @fact

@@ -5,6 +5,7 @@
 . "${top_srcdir:-.}/tests/tools/weir.sh"
 export XDG_CACHE_HOME="$tap_dir/cache" WEIR_COSTS_DIR="$tap_dir/shipped"
 mkdir "$WEIR_COSTS_DIR"
+printf 'weir_costs: 1\ngpu: simulated GPU 0\n' >"$WEIR_COSTS_DIR/simulated-gpu-0.yaml" # where nothing was measured, the simulator's own
 unset WEIR_SIM WEIR_CONF
 
 # record POLICY MODE [NAME]: into MODE.weir, in the place of a former one.

@@ -47,6 +47,42 @@ served() {
 check "change_serves_the_program_itself" served
 unset WEIR_CONF
 
+# The answer stands before the list of holders.
+answer_is_first() {
+    answer=$(grep -n "would have served it, the cheapest" "$tap_dir/first" | cut -d: -f1)
+    list=$(grep -n "held by the pools" "$tap_dir/first" | cut -d: -f1)
+    [ "$answer" -lt "$list" ]
+}
+check "answer_stands_before_the_list" answer_is_first
+
+# Under each policy that is shipped, at a cap and on a full device; a pool holds what is live in it, and no more than its cap and a step.
+shipped() {
+    shipped_policy=$1 keys=$2 file_of_it=$3
+    shift 3
+    WEIR_SIM=memory=4GiB WEIR_POLICY=$shipped_policy WEIR_CONF=$keys "$weir" record -o "$file_of_it" --level all -- "$refused" "$@" &&
+        exits 0 trace why --json "$file_of_it" && { ! have_python || json "$answers"; }
+}
+answers="(lambda f, r: f['can_judge'] and r['at_cap'] == (r['max_size'] > 0)
+    and (f['changes'] != []) == (r['at_cap'] or r['device_live'] + r['asked'] < r['memory'])
+    and r['pool_live'] <= r['pool_reserved'] <= (r['max_size'] + (32 << 20) if r['at_cap'] else r['memory'])
+)(d['files'][0], d['files'][0]['refusal'])"
+count=0
+for file in "${top_srcdir:-.}"/config/*.yaml; do
+    grep -q '^pools:' "$file" || continue
+    name=$(basename "$file" .yaml)
+    pool=$(sed -n 's/^  pool: //p' "$file")
+    [ -n "$pool" ] || pool=$(sed -n '/^pools:/,$s/^  \([a-z]*\):$/\1/p' "$file" | head -n 1)
+    case $file in /*) ;; *) file=$here/$file ;; esac
+    cap="0 30 24 640" full="2400 30 24 1200"
+    ! grep -q 'backing: auto' "$file" || { cap="900 0 0 200" full="3800 0 0 512"; } # an arena has no gaps
+    # shellcheck disable=SC2086 # the arguments of a program
+    check "why_answers_under_${name}_at_a_cap" shipped "$file" "pools.$pool.max_size=1GiB" "$tap_dir/$name-cap.weir" $cap
+    # shellcheck disable=SC2086
+    check "why_answers_under_${name}_on_a_full_device" shipped "$file" "pools.$pool.max_size=none" "$tap_dir/$name-full.weir" $full
+    count=$((count + 1))
+done
+check "all_shipped_policies_are_tried" test "$count" -ge 7
+
 # Blocks of 1 MiB pin the steps of 32 MiB that they share with what was freed.
 check "request_that_fragmentation_refuses_is_recorded" record gaps.weir all "small_below: 0" 0 30 24 640 3000
 check "why_of_that_exits_0" exits 0 trace why "$tap_dir/gaps.weir"

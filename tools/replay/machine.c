@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/replay/machine.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,12 @@
 #define PLENTY 8 /* times what was live, where the trace does not tell what there was: no fragments take so much */
 #define RECORDED_KEY "gpu.0.costs"
 #define COST_MOST UINT64_C(100000000) /* ns, of a call or a GiB, that are believed of a table in a trace */
+#define SIMULATED "simulated GPU " /* as the simulator's devices are called */
+#define SUFFIX ".yaml"
+
+#ifndef WEIR_COSTS_DIR
+#define WEIR_COSTS_DIR "/usr/local/share/weir/costs"
+#endif
 
 /* The simulator has one size for all of them: that of the largest, as one that is refused for want of memory says so. */
 static uint64_t memory_of(const struct script *script)
@@ -65,13 +72,67 @@ static const char *or_nothing(const char *text)
     return text ? text : "";
 }
 
+static int is_table(const struct dirent *entry)
+{
+    size_t len = strlen(entry->d_name);
+    return len >= sizeof SUFFIX && strcmp(entry->d_name + len - (sizeof SUFFIX - 1), SUFFIX) == 0;
+}
+
+static size_t alike(const char *a, const char *b)
+{
+    size_t len = 0;
+    while (a[len] && a[len] == b[len])
+        len++;
+    return len;
+}
+
+/* The shipped table whose name has the longest beginning in common with that of the GPU, of several the first by name, the caller's to free();
+   NULL: none is shipped. */
+static char *find_nearest(const char *gpu)
+{
+    const char *named = variable("WEIR_COSTS_DIR");
+    char *directory = named ? format_text("%s", named) : installed_path(WEIR_COSTS_DIR, "share/weir/costs"), *path = NULL;
+    char slug[NAME_MAX];
+    struct dirent **entries;
+    int count = scandir(directory, &entries, is_table, alphasort), best = 0;
+    weir__costs_slug(gpu, slug);
+    for (int i = 1; i < count; i++)
+        best = alike(entries[i]->d_name, slug) > alike(entries[best]->d_name, slug) ? i : best;
+    if (count > 0)
+        path = format_text("%s/%s", directory, entries[best]->d_name);
+    for (int i = 0; i < count; i++)
+        free(entries[i]);
+    if (count >= 0)
+        free(entries);
+    free(directory);
+    return path;
+}
+
 static int find_costs(const struct script *script, const char *file, struct costs *costs, struct machine *machine)
 {
     const char *gpu = or_nothing(trace_value(script->trace, "gpu.0.name"));
-    if (file || !find_recorded(script, costs))
-        return costs_find(file, gpu, NULL, trace_value(script->trace, "gpu.0.uuid"), costs, &machine->costs);
-    machine->costs = (struct costs_origin){.kind = COSTS_RECORDED};
-    return EXIT_GOOD;
+    if (!file && find_recorded(script, costs)) {
+        machine->costs = (struct costs_origin){.kind = COSTS_RECORDED};
+        return EXIT_GOOD;
+    }
+    int status = costs_find(file, gpu, NULL, trace_value(script->trace, "gpu.0.uuid"), costs, &machine->costs);
+    char *nearest = status == EXIT_GOOD && machine->costs.kind == COSTS_BUILT_IN ? find_nearest(gpu) : NULL;
+    if (nearest) {
+        status = costs_find(nearest, gpu, NULL, NULL, costs, &machine->costs);
+        machine->costs.kind = COSTS_SHIPPED;
+    }
+    free(nearest);
+    return status;
+}
+
+/* The simulator's calls cost what its settings say, and a table that is named may be of any GPU. A table that was found for a GPU, even if it is
+   of one like it, is to agree with the recording: else it cannot be relied on. */
+static char *find_apart(const char *gpu, const struct costs *costs, const struct machine *machine)
+{
+    bool is_chosen = machine->costs.kind == COSTS_NAMED || strncmp(gpu, SIMULATED, strlen(SIMULATED)) == 0;
+    if (machine->costs.kind == COSTS_BUILT_IN || machine->costs.kind == COSTS_RECORDED || !*gpu || strcmp(gpu, costs->gpu) == 0 || !is_chosen)
+        return NULL;
+    return format_text("it was made on %s, and calls cost what they do on %s", SHOWN(gpu), *costs->gpu ? SHOWN(costs->gpu) : "another GPU");
 }
 
 /* Learning ------------------------------------------------------------------------------------------------------------------------------- */
@@ -134,13 +195,16 @@ static void learn_first(const struct script_recorded *recorded, struct costs *co
     costs->is_measured[COST_first_of_all] = true;
 }
 
-static char *describe(const struct machine *machine, const char *gpu)
+static char *describe(const struct machine *machine, const char *gpu, const char *recorded)
 {
+    bool is_nearest = machine->costs.kind == COSTS_SHIPPED && strcmp(gpu, recorded) != 0;
     char *learned = machine->growth == 1 ? format_text("%s", "")
                                          : format_text("; growing takes %.2f times as long as in it, as it did in the recording", machine->growth);
     char *text = machine->costs.kind == COSTS_BUILT_IN ?
                      format_text("no cost table of this GPU was found (weir calibrate makes one), so calls cost what they cost on the simulator") :
                  machine->costs.kind == COSTS_RECORDED ? format_text("the trace's own, as measured on %s%s", SHOWN(gpu), learned) :
+                 is_nearest ? format_text("%s, the nearest of the shipped tables, as there is none of %s (weir calibrate makes one)%s",
+                                          machine->costs.path, *recorded ? SHOWN(recorded) : "the recorded GPU, which has no name", learned) :
                                                          format_text("%s%s", machine->costs.path, learned);
     free(learned);
     return text;
@@ -154,11 +218,13 @@ int machine_of(const struct script *script, const char *file, struct machine *ma
     if (status != EXIT_GOOD)
         return status;
     bool is_built_in = machine->costs.kind == COSTS_BUILT_IN, is_named = machine->costs.kind == COSTS_NAMED;
-    machine->growth = is_built_in || is_named ? 1 : learn_growth(&script->recorded, &costs);
+    const char *gpu = or_nothing(trace_value(script->trace, "gpu.0.name"));
+    machine->apart = find_apart(gpu, &costs, machine);
+    machine->growth = is_built_in || is_named || machine->apart ? 1 : learn_growth(&script->recorded, &costs);
     if (!is_built_in)
         learn_first(&script->recorded, &costs);
     machine->pair_arena = costs.values[COST_pair_arena].call;
-    machine->costs_text = describe(machine, costs.gpu);
+    machine->costs_text = describe(machine, costs.gpu, gpu);
     char *settings = costs_to_sim(&costs);
     machine->settings = format_text("devices=%u,peers=all,memory=%" PRIu64 "%s%s", script_devices(script),
                                     machine->memory ? machine->memory : plenty_of(script), *settings ? "," : "", settings);
@@ -170,6 +236,7 @@ void machine_free(struct machine *machine)
 {
     free(machine->settings);
     free(machine->costs_text);
+    free(machine->apart);
 }
 
 const char *machine_costs_text(const struct machine *machine)

@@ -14,10 +14,11 @@ struct machine {
     struct costs_origin costs;
     double growth; /* by how much longer than by the table growing took when it was recorded; 1: not known, or the table was named */
     char *costs_text; /* which table it is */
+    char *apart;      /* why what calls took cannot be compared with the recording; NULL: it can */
 };
 
-/* costs: a table by name; NULL: the trace's own, else that of the GPU which the trace names. EXIT_GOOD; else, after a complaint, EXIT_FAILED
-   or EXIT_TROUBLE. */
+/* costs: a table by name; NULL: the trace's own, else that of the GPU which the trace names, else the shipped one whose name is most like that
+   GPU's. EXIT_GOOD; else, after a complaint, EXIT_FAILED or EXIT_TROUBLE. */
 int machine_of(const struct script *script, const char *costs, struct machine *machine);
 void machine_free(struct machine *machine);
 

@@ -255,7 +255,7 @@ static size_t conclude_cap(const struct refusal *refusal, char lines[static REFU
             "With the %s that were live in the pool%s, the request is within max_size, %s: what was cached, idle or pinned was in its way.",
             SIZE_TEXT(live), of_them(tagged, refusal, false), SIZE_TEXT(cap));
     if (pool->has_reserved)
-        LINE("The pool held %s, of which %s were live and %s cached.", SIZE_TEXT(pool->reserved), SIZE_TEXT(live), SIZE_TEXT(pool->cached));
+        LINE("The pool held %s, of which %s were live and %s cached.", SIZE_TEXT(model_held(pool)), SIZE_TEXT(live), SIZE_TEXT(pool->cached));
     return count;
 }
 

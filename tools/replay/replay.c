@@ -97,7 +97,7 @@ static int replay_trace(struct trace *trace, const struct choice *choice, const 
                                      .pair_arena = machine.pair_arena};
     }
     replay_run_all(replays, outcomes, count, NULL);
-    const struct verdict verdict = report_judge(&script, recorded ? &outcomes[0] : NULL);
+    const struct verdict verdict = report_judge(&script, recorded ? &outcomes[0] : NULL, is_real ? NULL : machine.apart);
     const struct report report = {&script, names, outcomes, count, verdict, is_real ? NULL : &machine};
     if (json && !json_was_begun())
         json_array(json, NULL);
@@ -173,9 +173,10 @@ const struct command command_replay = {
         "Does what the programs of the traces asked of Weir again, by the library's own code, on a simulated GPU whose clock goes by a "
         "table of costs (weir calibrate), and shows for each policy what the program would have waited and what memory it would have had.\n"
         "The policy that was recorded is always replayed first, and held beside the recording. Where its peak memory is more than 5 % off, "
-        "or its stall time more than 15 %, where events are lost, or the recording was cut, the replay cannot judge, and says why.\n"
-        "Times are those of the program's threads: STALL all that its calls took, P50, P99 and WORST of single calls. PEAK and MEAN are "
-        "bytes that pools reserved, AREA is bytes by seconds. The same trace gives the same figures, always, but with --gpu.\n"
+        "or its slow calls are more than 15 % off, where events are lost, or the recording was cut, the replay cannot judge, and says why.\n"
+        "Times are those of the program's threads: STALL all that its calls took, P50, P99 and WORST of single calls, SLOW what those above "
+        "16 us took, which a recording has as well. PEAK and MEAN are bytes that pools reserved, AREA is bytes by seconds. The same trace "
+        "gives the same figures, always, but with --gpu.\n"
         "--plot draws what the pools had of the device under each policy, over the time of the recording.\n"
         "Not replayed: graphs, requests of other processes, changes of the policy while it was recorded.\n"
         "Exit status: 0 replayed, 1 a replay failed or cannot judge, 2 a file cannot be read.",

@@ -22,13 +22,14 @@ static void refuse(struct verdict *verdict, const char *why)
     snprintf(verdict->why, sizeof verdict->why, "%s", why);
 }
 
-static void compare(const struct script *script, const struct outcome *outcome, struct verdict *verdict)
+static void compare(const struct script *script, const struct outcome *outcome, const char *apart, struct verdict *verdict)
 {
     const struct script_recorded *recorded = &script->recorded;
     if (recorded->has_reserved)
         verdict->memory_error = error_of(outcome->peak_reserved, recorded->peak_reserved);
     uint64_t replayed = outcome->slow_stall, stall = recorded->stall, least = replayed < stall ? replayed : stall;
-    verdict->stall_error = replayed + stall - 2 * least < REPORT_STALL_FREE ? 0 : error_of(replayed, stall);
+    if (!apart)
+        verdict->stall_error = replayed + stall - 2 * least < REPORT_STALL_FREE ? 0 : error_of(replayed, stall);
     if (!recorded->has_reserved)
         refuse(verdict, "the trace does not tell what its pools reserved, so nothing says how far the replay is off");
     else if (verdict->memory_error > REPORT_MEMORY_ERROR)
@@ -37,7 +38,7 @@ static void compare(const struct script *script, const struct outcome *outcome, 
                  SIZE_TEXT(outcome->peak_reserved), SIZE_TEXT(recorded->peak_reserved));
     else if (verdict->stall_error > REPORT_STALL_ERROR)
         snprintf(verdict->why, sizeof verdict->why,
-                 "under the policy that was recorded the replay waited %s for memory, and the recording says %s: more than 15 %% apart",
+                 "under the policy that was recorded slow calls of the replay took %s, and those of the recording %s: more than 15 %% apart",
                  TIME_TEXT(replayed), TIME_TEXT(stall));
     verdict->can_judge = !verdict->why[0];
 }
@@ -52,11 +53,11 @@ const char *report_incomplete(const struct script *script)
     return script->trace->is_rmm || losses->is_closed ? NULL : "the recording was cut before its end";
 }
 
-struct verdict report_compare(const struct script *script, const struct outcome *outcome)
+struct verdict report_compare(const struct script *script, const struct outcome *outcome, const char *apart)
 {
     struct verdict verdict = {.can_judge = true, .memory_error = -1, .stall_error = -1};
     if (outcome && outcome->is_done)
-        compare(script, outcome, &verdict);
+        compare(script, outcome, apart, &verdict);
     if (!script->trace->is_rmm && !outcome)
         refuse(&verdict, "the trace does not tell which policy was recorded, so nothing says how far the replay is off");
     else if (outcome && !outcome->is_done)
@@ -65,9 +66,9 @@ struct verdict report_compare(const struct script *script, const struct outcome 
     return verdict;
 }
 
-struct verdict report_judge(const struct script *script, const struct outcome *outcome)
+struct verdict report_judge(const struct script *script, const struct outcome *outcome, const char *apart)
 {
-    struct verdict verdict = report_compare(script, outcome);
+    struct verdict verdict = report_compare(script, outcome, apart);
     const char *why = report_incomplete(script);
     if (why)
         refuse(&verdict, why);
@@ -82,17 +83,18 @@ static const char *area_text(char text[static 32], const struct outcome *outcome
     return text;
 }
 
-static void print_row(struct table *table, const char *name, const struct outcome *outcome)
+static void print_row(struct table *table, const char *name, const struct outcome *outcome, const struct script_recorded *recorded)
 {
     char shown[SHOWN_LEN], area[32];
     if (!outcome->is_done) {
-        table_row(table, utf8_shown(shown, name), "failed", "", "", "", "", "", "", "", "", "", "");
+        table_row(table, utf8_shown(shown, name), "failed", "", "", "", "", "", "", "", "", "", "", "");
         return;
     }
     table_row(table, utf8_shown(shown, name), TIME_TEXT(outcome->stall), TIME_TEXT(outcome_time(outcome, 0.5)),
               TIME_TEXT(outcome_time(outcome, 0.99)), TIME_TEXT(outcome->worst), SIZE_TEXT(outcome->peak_reserved),
-              SIZE_TEXT(outcome_mean_reserved(outcome)), area_text(area, outcome), COUNT_TEXT(outcome->growths), COUNT_TEXT(outcome->trims),
-              COUNT_TEXT(outcome->hits), COUNT_TEXT(outcome->refused));
+              SIZE_TEXT(outcome_mean_reserved(outcome)), area_text(area, outcome), TIME_TEXT(outcome->slow_stall), COUNT_TEXT(outcome->growths),
+              COUNT_TEXT(outcome->trims), COUNT_TEXT(outcome->hits),
+              COUNT_TEXT(outcome->refused + recorded->refused - outcome->newly_served));
 }
 
 static void print_rungs(const char *name, const struct outcome *outcome)
@@ -118,9 +120,15 @@ static void print_rungs(const char *name, const struct outcome *outcome)
 static void print_verdict(const struct report *report)
 {
     const struct verdict *verdict = &report->verdict;
+    const char *apart = report->machine ? report->machine->apart : NULL;
     if (verdict->memory_error >= 0)
-        printf("  Against the recording: peak memory %.1f %% off, stall time %.1f %% off.\n", verdict->memory_error * 100,
-               verdict->stall_error * 100);
+        printf("  Against the recording: peak memory %.1f %% off", verdict->memory_error * 100);
+    if (verdict->stall_error >= 0)
+        printf(", slow calls %.1f %% off", verdict->stall_error * 100);
+    if (verdict->memory_error >= 0)
+        puts(".");
+    if (verdict->memory_error >= 0 && apart)
+        printf("  Times are not compared with those of the recording: %s.\n", apart);
     if (!verdict->can_judge)
         printf("  This replay cannot judge policies for this trace: %s.\n", verdict->why);
 }
@@ -142,16 +150,15 @@ void report_print(const struct report *report)
 {
     const struct script *script = report->script;
     const struct script_recorded *recorded = &script->recorded;
-    struct table table = TABLE_INIT("lrrrrrrrrrrr");
+    struct table table = TABLE_INIT("lrrrrrrrrrrrr");
     char shown[SHOWN_LEN];
     printf("%s: %s requests of %s thread%s in %s\n", utf8_shown(shown, script->trace->path), COUNT_TEXT(script->requests),
            COUNT_TEXT(script->thread_count), weir__plural(script->thread_count), TIME_TEXT(script->end - script->begin));
-    table_row(&table, "POLICY", "STALL", "P50", "P99", "WORST", "PEAK", "MEAN", "AREA", "GROWTHS", "TRIMS", "HITS", "REFUSED");
+    table_row(&table, "POLICY", "STALL", "P50", "P99", "WORST", "PEAK", "MEAN", "AREA", "SLOW", "GROWTHS", "TRIMS", "HITS", "REFUSED");
     const char *peak = recorded->has_reserved ? SIZE_TEXT(recorded->peak_reserved) : "";
-    table_row(&table, "(recording)", TIME_TEXT(recorded->stall), "", "", "", peak, "", "", COUNT_TEXT(recorded->growths),
-              COUNT_TEXT(recorded->trims), "", COUNT_TEXT(recorded->refused));
+    table_row(&table, "(recording)", "", "", "", "", peak, "", "", TIME_TEXT(recorded->stall), "", "", "", COUNT_TEXT(recorded->refused));
     for (size_t i = 0; i < report->count; i++)
-        print_row(&table, report->names[i], &report->outcomes[i]);
+        print_row(&table, report->names[i], &report->outcomes[i], recorded);
     table_print(&table, stdout);
     for (size_t i = 0; i < report->count; i++)
         print_rungs(report->names[i], &report->outcomes[i]);
@@ -207,7 +214,7 @@ void report_json(struct json *json, const struct report *report)
     json_string(json, "machine", report->machine ? report->machine->settings : NULL);
     machine_costs_json(json, report->machine);
     json_object(json, "recorded");
-    json_uint(json, "stall", recorded->stall);
+    json_uint(json, "slow_stall", recorded->stall);
     if (recorded->has_reserved)
         json_uint(json, "peak_reserved", recorded->peak_reserved);
     else
@@ -219,7 +226,10 @@ void report_json(struct json *json, const struct report *report)
     json_string(json, "why_not", verdict->can_judge ? NULL : verdict->why);
     if (verdict->memory_error >= 0) {
         json_number(json, "memory_error", verdict->memory_error, 6);
-        json_number(json, "stall_error", verdict->stall_error, 6);
+        if (verdict->stall_error < 0)
+            json_null(json, "stall_error");
+        else
+            json_number(json, "stall_error", verdict->stall_error, 6);
     }
     json_array(json, "policies");
     for (size_t i = 0; i < report->count; i++) {

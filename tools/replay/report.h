@@ -16,15 +16,15 @@
 /* How the replay of the recorded policy compares with the recording. */
 struct verdict {
     bool can_judge;
-    double memory_error, stall_error; /* parts; negative: not known */
+    double memory_error, stall_error; /* parts; negative: not known. The second is of calls that took long */
     char why[512];                    /* it cannot; or what is not known */
 };
 
-/* outcome: of the recorded policy; NULL: the trace does not tell which that was. */
-struct verdict report_judge(const struct script *script, const struct outcome *outcome);
+/* outcome: of the recorded policy; NULL: the trace does not tell which that was. apart: why times cannot be compared; NULL: they can. */
+struct verdict report_judge(const struct script *script, const struct outcome *outcome, const char *apart);
 
 /* The same as if the trace were complete; and in what way it is not, NULL: it is. */
-struct verdict report_compare(const struct script *script, const struct outcome *outcome);
+struct verdict report_compare(const struct script *script, const struct outcome *outcome, const char *apart);
 const char *report_incomplete(const struct script *script);
 
 /* One row for each policy. */

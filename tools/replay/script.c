@@ -360,8 +360,6 @@ static void describe_recording(struct maker *maker)
     recorded->has_reserved = model->pool_count > 1;
     for (size_t i = 1; i < model->pool_count; i++) {
         const struct model_pool *pool = &model->pools[i];
-        recorded->growths += pool->growth.count;
-        recorded->trims += pool->trims.count + pool->unmaps.count;
         recorded->has_reserved = recorded->has_reserved && (pool->has_reserved || !pool->live.allocations);
     }
 }

@@ -47,15 +47,16 @@ struct script_label {
     bool is_stream; /* else a tag */
 };
 
-/* What the recording says of itself, beside which a replay of the recorded policy is held. */
 struct script_growth {
     uint64_t count, bytes, time; /* ns */
 };
 
+/* What the recording says of itself, beside which a replay of the recorded policy is held. Only what a replay counts alike: of calls a recording
+   has the slow ones, and what a pool gave back at a synchronise it does not see. */
 struct script_recorded {
     struct script_growth pools, arenas; /* what growing took, without */
     struct script_growth first;         /* the first growth of a CUDA pool */
-    uint64_t peak_reserved, peak_live, stall, growths, trims, refused;
+    uint64_t peak_reserved, peak_live, stall, refused;
     bool has_reserved;
 };
 

@@ -20,7 +20,7 @@
 #include "tools/common/environment.h"
 #include "tools/common/table.h"
 
-#define GUESSES 6
+#define GUESSES 8
 #define WHY_LEN 640
 
 /* What replays up to the refusal say. */
@@ -67,10 +67,15 @@ static char *settings_of(const struct answer *answer, uint64_t memory)
     return memory ? format_text("%s,memory=%" PRIu64, answer->machine.settings, memory) : format_text("%s", answer->machine.settings);
 }
 
-/* What can be said against the replay of the recorded policy; false: nothing, it does what was recorded. */
-static bool doubt(const struct answer *answer, const struct outcome *recorded, char text[static WHY_LEN])
+enum doubt { DOUBT_NONE, DOUBT_SOME, DOUBT_ALL };
+
+/*
+ * What can be said against the replay of the recorded policy: all, if it is of other memory or serves the request; some, if it refuses others,
+ * as two layouts near a cap differ by a block. How long it took decides nothing of whom it serves.
+ */
+static enum doubt doubt(const struct answer *answer, const struct outcome *recorded, char text[static WHY_LEN])
 {
-    const struct verdict verdict = report_compare(&answer->script, recorded);
+    const struct verdict verdict = report_compare(&answer->script, recorded, "only memory serves a request");
     text[0] = '\0';
     if (serves(recorded))
         snprintf(
@@ -79,9 +84,7 @@ static bool doubt(const struct answer *answer, const struct outcome *recorded, c
             "time, is not in the trace");
     else if (!verdict.can_judge)
         snprintf(text, WHY_LEN, "%s", verdict.why);
-    else if (recorded->refused)
-        snprintf(text, WHY_LEN, "under the policy that was recorded the replay refuses requests before it that were served");
-    return text[0];
+    return text[0] ? DOUBT_ALL : recorded->refused ? DOUBT_SOME : DOUBT_NONE;
 }
 
 /*
@@ -104,7 +107,7 @@ static void settle(struct answer *answer)
                                      .pair_arena = answer->machine.pair_arena};
     }
     replay_run_all(replays, outcomes, count, NULL);
-    size_t best = count == 2 && doubt(answer, &outcomes[0], text) && !doubt(answer, &outcomes[1], text);
+    size_t best = count == 2 && doubt(answer, &outcomes[1], text) < doubt(answer, &outcomes[0], text);
     doubt(answer, &outcomes[best], answer->why_not);
     answer->recorded = outcomes[best];
     answer->memory = memories[best];
@@ -152,7 +155,7 @@ static void collect(struct answer *answer)
     answer->served_count = answer->costly = 0;
     for (size_t i = 0; i < answer->changes.count; i++) {
         const struct outcome *outcome = &answer->outcomes[i];
-        if (!serves(outcome) || outcome->refused) {
+        if (!serves(outcome) || outcome->refused > answer->recorded.refused) {
             answer->costly += serves(outcome);
             continue;
         }
@@ -181,6 +184,15 @@ static void find_guesses(struct answer *answer)
         guess(answer,
               "what others had of the device is not in the trace: the replays have %s of it, with which the request is refused as it was",
               SIZE_TEXT(answer->memory));
+    if (answer->recorded.refused)
+        guess(answer, "under the policy that was recorded the replay refuses %s of %s requests before it that were served",
+              COUNT_TEXT(answer->recorded.refused), COUNT_TEXT(answer->recorded.requests));
+    const struct verdict verdict = report_compare(script, &answer->recorded, answer->machine.apart);
+    if (answer->machine.apart)
+        guess(answer, "times are not compared with those of the recording: %s", answer->machine.apart);
+    else if (verdict.stall_error > REPORT_STALL_ERROR)
+        guess(answer, "times are %.0f %% off: under the policy that was recorded slow calls of the replay took %s, and those of the recording %s",
+              verdict.stall_error * 100, TIME_TEXT(answer->recorded.slow_stall), TIME_TEXT(script->recorded.stall));
     if (script->graphs)
         guess(answer, "%s events of graphs are not replayed", COUNT_TEXT(script->graphs));
     if (script->unknown_frees)
@@ -216,9 +228,9 @@ static bool answer_make(struct answer *answer, const struct refusal *refusal, st
     changes_make(&answer->changes, &answer->script, refusal);
     if (can_replay(answer))
         settle(answer);
-    find_guesses(answer);
     if (answer->why_not[0])
         return true;
+    find_guesses(answer);
     try_changes(answer, 0);
     collect(answer);
     if (answer->served_count)
@@ -255,7 +267,6 @@ static void print_refusal(struct view_file *file, const struct refusal *refusal)
     size_t count = refusal_conclude(refusal, lines);
     for (size_t i = 0; i < count; i++)
         printf("  %s\n", lines[i]);
-    putchar('\n');
 }
 
 static void print_pools(const struct answer *answer)
@@ -320,6 +331,7 @@ static void json_refusal(struct json *json, const struct refusal *refusal)
     view_json_pool(json, refusal->event.pool);
     view_json_stream(json, "stream", refusal->event.stream);
     json_uint(json, "pool_live", refusal_live(refusal, false));
+    json_uint(json, "pool_reserved", refusal->model.pools[refusal->event.pool->number + 1].reserved);
     json_uint(json, "device_live", refusal_live(refusal, true));
     json_uint(json, "max_size", refusal_cap(refusal));
     json_uint(json, "memory", refusal->memory);
@@ -384,12 +396,14 @@ static int show(const struct view *view, struct view_file *file)
         json_refusal(view->json, &refusal);
     else
         print_refusal(file, &refusal);
-    view_print_holders(view, file, &refusal.model, refusal.event.time);
     bool is_made = answer_make(&answer, &refusal, &file->trace);
     if (is_made && view->json)
         json_answer(view->json, &answer);
     else if (is_made)
         print_answer(view, &answer);
+    if (!view->json)
+        putchar('\n');
+    view_print_holders(view, file, &refusal.model, refusal.event.time);
     int status = !is_made || answer.why_not[0] ? EXIT_FAILED : EXIT_GOOD;
     answer_free(&answer);
     refusal_free(&refusal);

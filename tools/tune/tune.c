@@ -156,7 +156,7 @@ static bool can_judge(const struct tune *tune)
     replay_run_all(&replay, &outcome, 1, NULL);
     free(text);
     free(recorded);
-    const struct verdict verdict = report_judge(&tune->script, &outcome);
+    const struct verdict verdict = report_judge(&tune->script, &outcome, tune->machine.apart);
     if (!verdict.can_judge)
         complain("tune: a replay cannot judge policies for this trace: %s. Costs: %s", verdict.why, machine_costs_text(&tune->machine));
     return verdict.can_judge;
@@ -327,6 +327,10 @@ static int tune_trace(struct tune *tune, const struct command_call *call)
         status = read_base(tune, file);
     if (status != EXIT_GOOD)
         return status;
+    if (tune->machine.costs.kind == COSTS_BUILT_IN) {
+        complain("tune: there is no cost table, and calls of the driver are not free: make one with 'weir calibrate', or name one with --costs");
+        return EXIT_FAILED;
+    }
     if (!tune->script.has_caches) {
         complain("tune: the trace has level 'pool', which does not tell what caches served; record with --level=all");
         return EXIT_FAILED;
