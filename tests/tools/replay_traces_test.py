@@ -111,6 +111,30 @@ def time_of_a_thread_counts_once_whatever_it_waited_for():
 
 
 @fact
+def trims_within_a_request_are_no_deed_of_the_program():
+    trim, us = ("trim", 4000, {"b": 100 * 1000}), 1000
+    for name, trims, events in (
+        ("of the program, before a growth", 1, [trim, ("map", 4300, {"b": 200 * us})]),
+        ("of the program, before a step of recovery", 1, [trim, ("rung", 4200, {"b": 150 * us})]),
+        ("of the program, behind a request that had waited", 1, [("wait", 3500, {"a": 90 * us, "b": 1}), ("malloc", 3600, {}), trim]),
+        ("between what grew and the block above the cap", 0, [trim, ("map", 4000, {"b": 300 * us})]),
+        ("in a wait", 0, [trim, ("wait", 4000, {"a": 300 * us, "b": 1})]),
+        ("in a step of recovery", 0, [trim, ("rung", 4100, {"b": 300 * us})]),
+        ("of what a refused request had taken", 0, [("rung", 3800, {"b": 50 * us}), trim, ("out of memory", 4000, {"stream": 5, "b": 1})]),
+    ):
+        made = Trace(policy="weir: 1\ndefaults.pool: main\npools.main.devices: all\npools.main.release_threshold: all\n")
+        made.pool(1, "main")
+        made.event("malloc", stream=5, pool=1, address=4096, size=64 << 20, time=1000 * us)
+        made.event("free", stream=5, pool=1, address=4096, size=64 << 20, time=2000 * us)
+        for kind, time, values in events:
+            block = {"stream": 5, "address": 1 << 30, "size": 4096} if kind == "malloc" else {"a": 64 << 20}
+            made.event(kind, pool=1, time=time * us, **{**block, **values})
+        made.event("malloc", stream=5, pool=1, address=4096, size=4096, time=5000 * us)
+        (outcome,) = replay(made)["policies"]
+        assert outcome["is_done"] and outcome["trims"] == trims, (name, outcome["trims"])
+
+
+@fact
 def wait_that_began_before_the_first_event_moves_no_clock():
     made = Trace(policy=POLICY)
     made.pool(1, "main")

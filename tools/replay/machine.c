@@ -34,11 +34,8 @@ static uint64_t memory_of(const struct script *script)
 {
     uint64_t most = 0;
     for (unsigned device = 0; device < script_devices(script); device++) {
-        char *key = format_text("gpu.%u.memory", device);
-        const char *text = trace_value(script->trace, key);
-        uint64_t bytes = text ? strtoull(text, NULL, 10) : 0;
+        uint64_t bytes = trace_memory(script->trace, device);
         most = bytes > most ? bytes : most;
-        free(key);
     }
     return most > MEMORY_MOST ? MEMORY_MOST : most && most < MEMORY_LEAST ? MEMORY_LEAST : most;
 }

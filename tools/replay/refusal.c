@@ -124,14 +124,6 @@ static bool look_until(void *context, const struct trace_event *event)
     return true;
 }
 
-static uint64_t memory_of(const struct trace *trace, uint64_t device)
-{
-    char key[48];
-    snprintf(key, sizeof key, "gpu.%" PRIu64 ".memory", device);
-    const char *text = trace_value(trace, key);
-    return text ? strtoull(text, NULL, 10) : 0;
-}
-
 /* At the device the pools and what was free of it were together less than what the pool would have had to grow to. */
 static uint64_t others_of(const struct refusal *refusal, uint64_t had)
 {
@@ -165,7 +157,7 @@ bool refusal_find(struct refusal *refusal, const struct view *view, struct view_
     }
     if (!is_read || !is_found || !refusal->event.pool)
         return false;
-    refusal->memory = memory_of(trace, refusal->event.pool->device);
+    refusal->memory = trace_memory(trace, refusal->event.pool->device);
     uint64_t had = held(refusal, refusal->event.pool->device);
     if (copy.has_trimmed && copy.thread == refusal->event.thread_number && copy.held < had)
         had = copy.held;
@@ -281,7 +273,9 @@ static size_t conclude_device(const struct refusal *refusal, char lines[static R
     if (refusal->others)
         LINE("At least %s of the device were in none of these pools: other processes had them, CUDA, or this program by other ways.",
              SIZE_TEXT(refusal->others));
-    LINE("The pools of the device held %s.", SIZE_TEXT(held(refusal, refusal->event.pool->device)));
+    uint64_t had = held(refusal, refusal->event.pool->device);
+    /* What CUDA took from one pool for another is in both until each is asked again. */
+    LINE("The pools of the device held %s.", SIZE_TEXT(memory && had > memory ? memory : had));
     return count;
 }
 

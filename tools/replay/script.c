@@ -12,6 +12,7 @@
 #define GROWTH_TIME_MOST UINT64_C(60000000000) /* ns, likewise */
 
 #define NO_BLOCK UINT32_MAX
+#define DEVICES_MAX 16
 
 /* A time that the thread waited for memory. */
 struct span {
@@ -27,6 +28,7 @@ struct thread {
     uint64_t before;   /* the first less the second when its last request or free was over */
     uint64_t last;     /* the thread's own time of its last operation */
     bool has_requests; /* else it is one of Weir's, and what it trims is no deed of the program */
+    bool is_waiting;   /* its request waited or recovers, and is neither served nor refused yet: what is trimmed now Weir trims */
 };
 
 struct maker {
@@ -40,6 +42,8 @@ struct maker {
     bool *is_open; /* of each stream, just now */
     size_t open_room;
     uint64_t until; /* events */
+    uint64_t held;   /* bytes that pools have of devices */
+    uint64_t memory; /* of all devices: what CUDA took from one pool for another is in both until each is asked again */
     const char *why; /* it cannot be made */
 };
 
@@ -217,8 +221,10 @@ static void look_at_block(struct maker *maker, const struct trace_event *event)
     if (!maker->is_open[stream] && (is_cached || (!maker->script->streams[stream].is_opened && was_open_before(maker))))
         open_stream(maker, event, stream, pool, NULL);
     struct thread *thread = &maker->threads[event->thread_number];
-    if (event->kind != TRACE_RETURN)
+    if (event->kind != TRACE_RETURN) {
         thread->before = thread->stalled - thread->unmapped;
+        thread->is_waiting = false;
+    }
     switch (event->kind) {
     case TRACE_CACHED:
         get_block(maker, event, stream, pool);
@@ -237,14 +243,14 @@ static void look_at_block(struct maker *maker, const struct trace_event *event)
     }
 }
 
-/* The trims of a step of recovery are Weir's. */
-static void take_back_trims(struct maker *maker, const struct trace_event *event)
+/* What took so long is part of a request, and so are the trims that were not over when it began: they are Weir's. */
+static void take_back_trims(struct maker *maker, const struct trace_event *event, uint64_t length)
 {
     struct script *script = maker->script;
-    uint64_t since = own_time(&maker->threads[event->thread_number], event->time);
+    uint64_t begin = event->time > length ? event->time - length : 0;
     for (size_t i = script->count; i-- > 0 && i + 64 > script->count;) {
         struct script_op *op = &script->ops[i];
-        if (op->thread == event->thread_number && op->what == SCRIPT_TRIM && op->time + event->b >= since)
+        if (op->thread == event->thread_number && op->what == SCRIPT_TRIM && op->size + !length > begin)
             op->what = SCRIPT_NOTHING;
     }
 }
@@ -260,6 +266,7 @@ static void look_at_refusal(struct maker *maker, const struct trace_event *event
     op->pool = (uint16_t)pool;
     maker->script->recorded.refused++;
     struct thread *thread = &maker->threads[event->thread_number];
+    thread->is_waiting = false;
     if (maker->model.applied >= maker->until) {
         maker->script->ends_refused = true;
         thread->stalled = thread->before + thread->unmapped;
@@ -306,25 +313,48 @@ static void look_at_pool(struct maker *maker, const struct trace_event *event)
     switch (event->kind) {
     case TRACE_MAP:
     case TRACE_UNMAP:
+        if (event->kind == TRACE_MAP)
+            take_back_trims(maker, event, event->b);
         add_stall(thread, event->time, event->b, event->kind == TRACE_UNMAP);
         break;
     case TRACE_WAIT:
-        add_stall(thread, event->time, event->a, false);
+    case TRACE_RUNG: {
+        uint64_t length = event->kind == TRACE_WAIT ? event->a : event->b;
+        take_back_trims(maker, event, length);
+        add_stall(thread, event->time, length, false);
+        thread->is_waiting = true;
         break;
-    case TRACE_RUNG:
-        take_back_trims(maker, event);
-        add_stall(thread, event->time, event->b, false);
-        break;
+    }
     case TRACE_TRIM: {
         int pool = find_pool(maker, event->pool);
         add_stall(thread, event->time, event->b, false);
-        if (pool >= 0)
-            add(maker, event, SCRIPT_TRIM)->pool = (uint16_t)pool;
+        if (pool < 0 || thread->is_waiting)
+            break;
+        struct script_op *op = add(maker, event, SCRIPT_TRIM);
+        op->pool = (uint16_t)pool;
+        op->size = event->time;
         break;
     }
     default:
         maker->script->settings += event->kind == TRACE_SETTINGS;
     }
+}
+
+static uint64_t held_by(const struct model *model, const struct trace_pool *pool)
+{
+    bool counts = pool && !(pool->flags & TRACE_POOL_HOST) && pool->number + 1 < model->pool_count;
+    return counts ? model_held(&model->pools[pool->number + 1]) : 0;
+}
+
+/* Applies the event, and goes on with what pools hold of devices: no replay counts those of the host. */
+static void apply(struct maker *maker, const struct trace_event *event)
+{
+    struct script_recorded *recorded = &maker->script->recorded;
+    maker->held -= held_by(&maker->model, event->pool);
+    model_apply(&maker->model, event);
+    maker->held += held_by(&maker->model, event->pool);
+    uint64_t held = maker->held < maker->memory ? maker->held : maker->memory;
+    recorded->peak_reserved = held > recorded->peak_reserved ? held : recorded->peak_reserved;
 }
 
 static bool look(void *data, const struct trace_event *event)
@@ -333,7 +363,7 @@ static bool look(void *data, const struct trace_event *event)
     unsigned fields = trace_kind_fields(event->kind);
     if (maker->model.applied >= maker->until)
         return false;
-    model_apply(&maker->model, event);
+    apply(maker, event);
     if (!(fields & TRACE_HAS_POOL) || !event->pool)
         return true;
     if (event->kind == TRACE_GRAPH_MALLOC || event->kind == TRACE_GRAPH_FREE)
@@ -356,7 +386,6 @@ static void describe_recording(struct maker *maker)
     struct script_recorded *recorded = &maker->script->recorded;
     const struct model *model = &maker->model;
     recorded->peak_live = model->total.peak_size;
-    recorded->peak_reserved = model->peak_held;
     recorded->has_reserved = model->pool_count > 1;
     for (size_t i = 1; i < model->pool_count; i++) {
         const struct model_pool *pool = &model->pools[i];
@@ -375,6 +404,17 @@ static void drop_trims_of_others(struct maker *maker)
         script->recorded.stall += maker->threads[i].has_requests ? maker->threads[i].stalled - maker->threads[i].unmapped : 0;
 }
 
+/* UINT64_MAX: one of the first is not known. */
+static uint64_t memory_of_devices(const struct trace *trace)
+{
+    uint64_t sum = 0, bytes = 1;
+    for (unsigned device = 0; device < DEVICES_MAX && bytes; device++) {
+        bytes = trace_memory(trace, device);
+        sum = bytes < UINT64_MAX - sum ? sum + bytes : UINT64_MAX;
+    }
+    return sum ? sum : UINT64_MAX;
+}
+
 bool script_make(struct script *script, struct trace *trace)
 {
     return script_make_until(script, trace, UINT64_MAX);
@@ -382,7 +422,7 @@ bool script_make(struct script *script, struct trace *trace)
 
 bool script_make_until(struct script *script, struct trace *trace, uint64_t events)
 {
-    struct maker maker = {.script = script, .until = events};
+    struct maker maker = {.script = script, .until = events, .memory = memory_of_devices(trace)};
     *script = (struct script){.trace = trace, .thread_count = trace->thread_count};
     script->begin = bounded(trace->first);
     script->end = bounded(trace->last);
@@ -428,5 +468,5 @@ unsigned script_devices(const struct script *script)
     uint64_t last = 0;
     for (size_t i = 0; i < script->pool_count; i++)
         last = script->pools[i]->device > last ? script->pools[i]->device : last;
-    return last < 16 ? (unsigned)last + 1 : 16;
+    return last < DEVICES_MAX ? (unsigned)last + 1 : DEVICES_MAX;
 }

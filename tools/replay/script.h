@@ -29,7 +29,7 @@ enum script_what {
 
 struct script_op {
     uint64_t time; /* ns of the thread's own time since the trace began: less what it had waited for memory */
-    uint64_t size; /* of a request, bytes */
+    uint64_t size; /* of a request, bytes; of a trim, when it was over in the recording */
     uint32_t block; /* the place of a block: used again once it is freed */
     uint16_t thread, stream, pool;
     uint16_t label; /* of a request its tag, of an opening the stream's name: 1 + the place in `labels`; 0: none */

@@ -186,6 +186,14 @@ const char *trace_value(const struct trace *trace, const char *key)
     return trace_reader_value(&trace->reader, key);
 }
 
+uint64_t trace_memory(const struct trace *trace, uint64_t device)
+{
+    char key[48];
+    snprintf(key, sizeof key, "gpu.%" PRIu64 ".memory", device);
+    const char *text = trace_value(trace, key);
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
 struct trace_module *const *trace_modules(const struct trace *trace, size_t *count)
 {
     *count = trace->definitions.sorts[TRACE_DEFINES_MODULE].object_count;

@@ -80,6 +80,8 @@ bool trace_play(struct trace *trace, trace_event_fn *look, void *context);
 
 /* The value of a key of the header; NULL without it. */
 const char *trace_value(const struct trace *trace, const char *key);
+/* Bytes that the device has; 0: the header does not tell. */
+uint64_t trace_memory(const struct trace *trace, uint64_t device);
 
 /* The modules that the trace defines, by their first addresses. */
 struct trace_module *const *trace_modules(const struct trace *trace, size_t *count);
