@@ -16,6 +16,11 @@ static double error_of(uint64_t replayed, uint64_t recorded)
     return recorded ? difference / (double)recorded : replayed ? 1 : 0;
 }
 
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static void refuse(struct verdict *verdict, const char *why)
 {
     verdict->can_judge = false;
@@ -25,8 +30,9 @@ static void refuse(struct verdict *verdict, const char *why)
 static void compare(const struct script *script, const struct outcome *outcome, const char *apart, struct verdict *verdict)
 {
     const struct script_recorded *recorded = &script->recorded;
+    /* How many threads were above a cap at once, until they gave it back, is chance. */
     if (recorded->has_reserved)
-        verdict->memory_error = error_of(outcome->peak_reserved, recorded->peak_reserved);
+        verdict->memory_error = error_of(smaller(outcome->peak_reserved, recorded->most), smaller(recorded->peak_reserved, recorded->most));
     uint64_t replayed = outcome->slow_stall, stall = recorded->stall, least = replayed < stall ? replayed : stall;
     if (!apart)
         verdict->stall_error = replayed + stall - 2 * least < REPORT_STALL_FREE ? 0 : error_of(replayed, stall);

@@ -387,9 +387,12 @@ static void describe_recording(struct maker *maker)
     const struct model *model = &maker->model;
     recorded->peak_live = model->total.peak_size;
     recorded->has_reserved = model->pool_count > 1;
+    recorded->most = model->pool_count > 1 ? 0 : UINT64_MAX;
     for (size_t i = 1; i < model->pool_count; i++) {
         const struct model_pool *pool = &model->pools[i];
         recorded->has_reserved = recorded->has_reserved && (pool->has_reserved || !pool->live.allocations);
+        bool has_cap = pool->has_settings && pool->cap && pool->cap < UINT64_MAX - recorded->most;
+        recorded->most = has_cap ? recorded->most + pool->cap : UINT64_MAX;
     }
 }
 

@@ -57,6 +57,7 @@ struct script_recorded {
     struct script_growth pools, arenas; /* what growing took, without */
     struct script_growth first;         /* the first growth of a CUDA pool */
     uint64_t peak_reserved, peak_live, stall, refused;
+    uint64_t most; /* that the pools may have by their caps: beyond it is only what goes back at once. UINT64_MAX: no bound */
     bool has_reserved;
 };
 

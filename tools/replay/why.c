@@ -81,7 +81,7 @@ static enum doubt doubt(const struct answer *answer, const struct outcome *recor
         snprintf(
             text, WHY_LEN,
             "under the policy that was recorded the replay serves the request; what refused it, as work of the GPU that was not done in "
-            "time, is not in the trace");
+            "time, or what other threads had at that moment, is not in the trace");
     else if (!verdict.can_judge)
         snprintf(text, WHY_LEN, "%s", verdict.why);
     return text[0] ? DOUBT_ALL : recorded->refused ? DOUBT_SOME : DOUBT_NONE;
