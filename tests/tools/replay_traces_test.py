@@ -222,6 +222,45 @@ def longest_times_are_printed_whole():
     assert " in 4611686018 s\n" in printed and "  4611686018 s " in printed, (printed, complaint)
 
 
+def refused_between(other, at_cap):
+    """192 MiB are live and 60 more are refused, though there is room for 64; 32 of a stream of the other thread came and went."""
+    made = Trace(policy="weir: 1\ndefaults.pool: main\npools.main.devices: all\npools.main.small_below: 0\n"
+                 + "pools.main.release_threshold: all\n" + "pools.main.max_size: 256MiB\n" * at_cap)
+    made.pairs["gpu.0.memory"] = str((256 << 20) if not at_cap else 1 << 30)
+    made.pool(1, "main")
+    made.event("settings", pool=1, a=(1 << 64) - 1, b=(256 << 20) * at_cap)
+    for number in range(6):
+        made.event("malloc", stream=5, pool=1, address=(number + 1) << 26, size=32 << 20)
+    made.event("malloc", stream=6, pool=1, address=1 << 34, size=32 << 20, thread=other)
+    made.event("figures", pool=1, a=224 << 20, b=256 << 20)
+    made.event("free", stream=6, pool=1, address=1 << 34, size=32 << 20, thread=other)
+    made.event("out of memory", stream=5, pool=1, a=60 << 20, b=at_cap)
+    made.event("mark", a=1)
+    status, text, complaint = weir("trace", "why", "--json", made.write(os.path.join(FOLDER, "made.weir")))
+    assert status in (0, 1), (status, text, complaint)
+    return json.loads(text)["files"][0]
+
+
+@fact
+def request_that_threads_one_by_one_would_have_had_is_judged_within_a_lower_bound():
+    for at_cap in (True, False):
+        assert "the replay serves the request" in refused_between(100, at_cap)["why_not"]
+        answer = refused_between(101, at_cap)
+        assert answer["can_judge"] and any("with which the request is refused as it was" in guess for guess in answer["guesses"]), answer
+        assert not at_cap or "max_size: 288MiB" in [change["change"] for change in answer["changes"]], answer["changes"]
+
+
+@fact
+def recorded_peak_is_of_devices_and_not_above_what_they_have():
+    """A pool of the host is in no replay; and what CUDA took from one pool for another is known of both until the first is asked again."""
+    made = Trace(policy=POLICY + "pools.other.devices: all\n")
+    made.pairs["gpu.0.memory"] = str(1 << 30)
+    for number, name, flags in ((1, "main", 0), (2, "other", 0), (3, "host", 2)):
+        made.pool(number, name, flags=flags)
+        made.event("figures", pool=number, a=0, b=800 << 20)
+    assert replay(made)["recorded"]["peak_reserved"] == 1 << 30
+
+
 @fact
 def device_that_no_machine_has_is_named():
     for device in (16, 1 << 31, 1 << 32, (1 << 64) - 1):

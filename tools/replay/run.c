@@ -49,7 +49,6 @@ struct stage {
     uint64_t counted;  /* gpu->now() up to which `area` has counted */
     uint64_t changes;  /* sim_changes() when `reserved` was looked at */
     uint64_t reserved, live;
-    uint64_t memory;   /* of all devices */
     size_t slice;      /* that is being filled */
 };
 
@@ -87,7 +86,7 @@ static uint64_t reserved_now(const struct stage *stage, uint64_t *peak)
             *peak += weir__pool_figure(pool, GPU_POOL_RESERVED_HIGH);
             weir__pool_reset_peaks(pool);
         }
-    *peak = *peak < stage->memory ? *peak : stage->memory;
+    *peak = *peak < stage->script->memory ? *peak : stage->script->memory;
     return bytes;
 }
 
@@ -439,11 +438,6 @@ static bool open_weir(struct stage *stage, const struct replay *replay)
         return fail(outcome, "%s%s%s", error.file, *error.file ? ": " : "", error.text);
     stage->gpu = stage->w->gpu;
     stage->part = replay->part;
-    for (size_t d = 0; d < stage->w->device_count; d++) {
-        uint64_t unused, total = 0;
-        stage->gpu->device_memory((int)d, &unused, &total);
-        stage->memory += total;
-    }
     return find_pools(stage);
 }
 

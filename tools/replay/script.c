@@ -43,7 +43,6 @@ struct maker {
     size_t open_room;
     uint64_t until; /* events */
     uint64_t held;   /* bytes that pools have of devices */
-    uint64_t memory; /* of all devices: what CUDA took from one pool for another is in both until each is asked again */
     const char *why; /* it cannot be made */
 };
 
@@ -353,7 +352,7 @@ static void apply(struct maker *maker, const struct trace_event *event)
     maker->held -= held_by(&maker->model, event->pool);
     model_apply(&maker->model, event);
     maker->held += held_by(&maker->model, event->pool);
-    uint64_t held = maker->held < maker->memory ? maker->held : maker->memory;
+    uint64_t memory = maker->script->memory, held = maker->held < memory ? maker->held : memory;
     recorded->peak_reserved = held > recorded->peak_reserved ? held : recorded->peak_reserved;
 }
 
@@ -404,6 +403,8 @@ static void drop_trims_of_others(struct maker *maker)
         if (script->ops[i].what == SCRIPT_TRIM && !maker->threads[script->ops[i].thread].has_requests)
             script->ops[i].what = SCRIPT_NOTHING;
     for (size_t i = 0; i < script->thread_count; i++)
+        script->asking_count += maker->threads[i].has_requests;
+    for (size_t i = 0; i < script->thread_count; i++)
         script->recorded.stall += maker->threads[i].has_requests ? maker->threads[i].stalled - maker->threads[i].unmapped : 0;
 }
 
@@ -425,8 +426,8 @@ bool script_make(struct script *script, struct trace *trace)
 
 bool script_make_until(struct script *script, struct trace *trace, uint64_t events)
 {
-    struct maker maker = {.script = script, .until = events, .memory = memory_of_devices(trace)};
-    *script = (struct script){.trace = trace, .thread_count = trace->thread_count};
+    struct maker maker = {.script = script, .until = events};
+    *script = (struct script){.trace = trace, .thread_count = trace->thread_count, .memory = memory_of_devices(trace)};
     script->begin = bounded(trace->first);
     script->end = bounded(trace->last);
     script->has_caches = trace->is_rmm || (trace->header.level && strcmp(trace->header.level, "all") == 0);

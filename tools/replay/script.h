@@ -72,7 +72,9 @@ struct script {
     struct script_label *labels; /* in the order in which they come */
     size_t label_count, label_room;
     size_t thread_count, block_count;
+    size_t asking_count; /* threads that made requests */
     uint64_t begin, end; /* of the recording, ns */
+    uint64_t memory; /* bytes of all devices; UINT64_MAX: not known. What CUDA took from one pool for another would count in both beyond it */
     uint64_t requests, graphs, settings, unknown_frees; /* graphs and settings: events that are left out */
     struct script_recorded recorded;
     bool has_caches;  /* the trace tells of calls that caches served, so that they can be replayed */

@@ -21,6 +21,8 @@
 #include "tools/common/table.h"
 
 #define GUESSES 8
+#define TIGHTER 8       /* bounds that are tried below the recorded one, */
+#define TIGHTER_PART 32 /* each lower by such a part of it */
 #define WHY_LEN 640
 
 /* What replays up to the refusal say. */
@@ -31,6 +33,7 @@ struct answer {
     struct changes changes;
     char *policy, *settings; /* as recorded; of the simulator */
     uint64_t memory;         /* bytes that the pools of the device had in the replays; 0: as the trace has it */
+    char *cap;               /* assignment of a lower max_size that the replays have; NULL: they have the recorded one */
     struct outcome recorded;
     struct outcome *outcomes;     /* of changes */
     size_t *served, served_count; /* changes that serve it and refuse nothing else, the cheapest first */
@@ -117,19 +120,69 @@ static void settle(struct answer *answer)
     free(outcomes);
 }
 
-/* Replays changes from `first` on. */
+/*
+ * Threads of the program were between two calls each, and one after the other they need less at a time. Where a replay of several serves the
+ * request for that, replays have the highest bound below the recorded one within which it is refused.
+ */
+static void tighten(struct answer *answer)
+{
+    const struct refusal *refusal = answer->refusal;
+    bool at_cap = refusal->event.b;
+    uint64_t bound = at_cap ? refusal_cap(refusal) : answer->memory ? answer->memory : refusal->memory, bounds[TIGHTER];
+    struct replay replays[TIGHTER];
+    char *texts[TIGHTER];
+    if (!serves(&answer->recorded) || answer->script.asking_count < 2 || bound < (uint64_t)TIGHTER_PART << 20)
+        return;
+    struct outcome *outcomes = must(calloc(TIGHTER, sizeof *outcomes));
+    for (unsigned i = 0; i < TIGHTER; i++) {
+        bounds[i] = bound / TIGHTER_PART * (TIGHTER_PART - 1 - i) >> 20 << 20;
+        texts[i] = at_cap ? format_text("pools.%s.max_size=%" PRIu64 "MiB", answer->changes.pools[0], bounds[i] >> 20)
+                          : settings_of(answer, bounds[i]);
+        replays[i] = (struct replay){.script = &answer->script, .policy = answer->policy, .pair_arena = answer->machine.pair_arena,
+                                     .machine = at_cap ? answer->settings : texts[i], .assignments = at_cap ? texts[i] : NULL};
+    }
+    replay_run_all(replays, outcomes, TIGHTER, NULL);
+    unsigned best = 0;
+    while (best < TIGHTER && (!outcomes[best].is_done || serves(&outcomes[best])))
+        best++;
+    for (unsigned i = 0; i < TIGHTER; i++)
+        if (i != best)
+            free(texts[i]);
+    if (best < TIGHTER) {
+        answer->recorded = outcomes[best];
+        answer->why_not[0] = '\0';
+        if (at_cap) {
+            answer->cap = texts[best];
+        } else {
+            free(answer->settings);
+            answer->settings = texts[best];
+            answer->memory = bounds[best];
+        }
+    }
+    free(outcomes);
+}
+
+/* Replays changes from `first` on. A change of max_size stands in place of the lower one. */
 static void try_changes(struct answer *answer, size_t first)
 {
     size_t count = answer->changes.count - first;
     struct replay *replays = must(calloc(count + 1, sizeof *replays));
-    for (size_t i = 0; i < count; i++)
+    char **assignments = must(calloc(count + 1, sizeof *assignments));
+    for (size_t i = 0; i < count; i++) {
+        const char *own = answer->changes.items[first + i].assignments;
+        bool has_cap = answer->cap && !strstr(own, ".max_size=");
+        assignments[i] = format_text("%s%s%s", has_cap ? answer->cap : "", has_cap ? "," : "", own);
         replays[i] = (struct replay){.script = &answer->script,
                                      .policy = answer->policy,
                                      .machine = answer->settings,
                                      .pair_arena = answer->machine.pair_arena,
-                                     .assignments = answer->changes.items[first + i].assignments};
+                                     .assignments = assignments[i]};
+    }
     answer->outcomes = must(realloc(answer->outcomes, (answer->changes.count + 1) * sizeof *answer->outcomes));
     replay_run_all(replays, answer->outcomes + first, count, NULL);
+    for (size_t i = 0; i < count; i++)
+        free(assignments[i]);
+    free(assignments);
     free(replays);
 }
 
@@ -184,6 +237,9 @@ static void find_guesses(struct answer *answer)
         guess(answer,
               "what others had of the device is not in the trace: the replays have %s of it, with which the request is refused as it was",
               SIZE_TEXT(answer->memory));
+    if (answer->cap)
+        guess(answer, "what other threads had at that moment is not in the trace: the replays have %s, with which the request is refused as it was",
+              answer->cap);
     if (answer->recorded.refused)
         guess(answer, "under the policy that was recorded the replay refuses %s of %s requests before it that were served",
               COUNT_TEXT(answer->recorded.refused), COUNT_TEXT(answer->recorded.requests));
@@ -226,8 +282,10 @@ static bool answer_make(struct answer *answer, const struct refusal *refusal, st
     answer->policy = recorded ? replay_policy_by_index(recorded, trace) : NULL;
     free(recorded);
     changes_make(&answer->changes, &answer->script, refusal);
-    if (can_replay(answer))
+    if (can_replay(answer)) {
         settle(answer);
+        tighten(answer);
+    }
     if (answer->why_not[0])
         return true;
     find_guesses(answer);
@@ -248,6 +306,7 @@ static void answer_free(struct answer *answer)
         free(answer->guesses[i]);
     free(answer->policy);
     free(answer->settings);
+    free(answer->cap);
     free(answer->outcomes);
     free(answer->served);
     changes_free(&answer->changes);
