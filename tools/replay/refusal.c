@@ -275,7 +275,7 @@ static size_t conclude_device(const struct refusal *refusal, char lines[static R
              SIZE_TEXT(refusal->others));
     uint64_t had = held(refusal, refusal->event.pool->device);
     /* What CUDA took from one pool for another is in both until each is asked again. */
-    LINE("The pools of the device held %s.", SIZE_TEXT(memory && had > memory ? memory : had));
+    LINE("The pools of the device held %s.", SIZE_TEXT(live <= memory && had > memory ? memory : had));
     return count;
 }
 

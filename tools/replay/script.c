@@ -13,6 +13,7 @@
 
 #define NO_BLOCK UINT32_MAX
 #define DEVICES_MAX 16
+#define DEVICE_LEAST (UINT64_C(32) << 20) /* bytes; none has less */
 
 /* A time that the thread waited for memory. */
 struct span {
@@ -408,15 +409,15 @@ static void drop_trims_of_others(struct maker *maker)
         script->recorded.stall += maker->threads[i].has_requests ? maker->threads[i].stalled - maker->threads[i].unmapped : 0;
 }
 
-/* UINT64_MAX: one of the first is not known. */
+/* UINT64_MAX: that of the first is not known, or is none. */
 static uint64_t memory_of_devices(const struct trace *trace)
 {
-    uint64_t sum = 0, bytes = 1;
-    for (unsigned device = 0; device < DEVICES_MAX && bytes; device++) {
+    uint64_t sum = 0, bytes = DEVICE_LEAST;
+    for (unsigned device = 0; device < DEVICES_MAX && bytes >= DEVICE_LEAST; device++) {
         bytes = trace_memory(trace, device);
         sum = bytes < UINT64_MAX - sum ? sum + bytes : UINT64_MAX;
     }
-    return sum ? sum : UINT64_MAX;
+    return sum >= DEVICE_LEAST ? sum : UINT64_MAX;
 }
 
 bool script_make(struct script *script, struct trace *trace)
