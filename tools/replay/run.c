@@ -86,7 +86,8 @@ static uint64_t reserved_now(const struct stage *stage, uint64_t *peak)
             *peak += weir__pool_figure(pool, GPU_POOL_RESERVED_HIGH);
             weir__pool_reset_peaks(pool);
         }
-    *peak = *peak < stage->script->memory ? *peak : stage->script->memory;
+    if (*peak > stage->script->memory)
+        *peak = bytes > stage->script->memory ? bytes : stage->script->memory;
     return bytes;
 }
 
