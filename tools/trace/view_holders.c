@@ -220,7 +220,7 @@ static bool find_moment(const struct view *view, struct view_file *file, struct 
         search->time = search->is_found ? search->time - file->shift : 0;
         search->found_time = search->time;
         if (search->is_found && is_behind_all(view, search->time + file->shift)) {
-            complain("%s: --at=%s: the trace ends at %s", file->trace.path, view->at, MOMENT_TEXT(file, file->trace.last));
+            complain("%s: --%s=%s: the trace ends at %s", file->trace.path, option, view->at, MOMENT_TEXT(file, file->trace.last));
             return false;
         }
     } else {
