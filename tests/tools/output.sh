@@ -128,8 +128,8 @@ output perfetto replace 600 trace export --perfetto=made/file rmm.csv
 output memory_viz replace 600 trace export --memory-viz=made/file rmm.csv
 output svg replace 600 trace plot --svg=made/file rmm.csv
 output replay_plot new 600 replay --plot=made/file rmm.csv
-output tune_policy new 644 tune --memory=4GiB --output=made/file rmm.csv
-output tune_plot new 600 tune --memory=4GiB --plot=made/file rmm.csv
+output tune_policy new 644 tune --costs=nvidia-h200 --memory=4GiB --output=made/file rmm.csv
+output tune_plot new 600 tune --costs=nvidia-h200 --memory=4GiB --plot=made/file rmm.csv
 
 # Early enough that stdio has forgotten why by the end.
 long_output() {
