@@ -3,6 +3,7 @@
 # Where the output goes: colours, and a stdout that does not take it.
 # shellcheck source=tests/tools/weir.sh
 . "${top_srcdir:-.}/tests/tools/weir.sh"
+costs=$(cd "$top_srcdir" && pwd -P)/config/costs/nvidia-h200.yaml
 cd "$tap_dir" || exit 1
 escape=$(printf '\033')
 
@@ -128,8 +129,8 @@ output perfetto replace 600 trace export --perfetto=made/file rmm.csv
 output memory_viz replace 600 trace export --memory-viz=made/file rmm.csv
 output svg replace 600 trace plot --svg=made/file rmm.csv
 output replay_plot new 600 replay --plot=made/file rmm.csv
-output tune_policy new 644 tune --costs=nvidia-h200 --memory=4GiB --output=made/file rmm.csv
-output tune_plot new 600 tune --costs=nvidia-h200 --memory=4GiB --plot=made/file rmm.csv
+output tune_policy new 644 tune --costs="$costs" --memory=4GiB --output=made/file rmm.csv
+output tune_plot new 600 tune --costs="$costs" --memory=4GiB --plot=made/file rmm.csv
 
 # Early enough that stdio has forgotten why by the end.
 long_output() {
