@@ -5,7 +5,6 @@
 
 #include <fcntl.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -37,14 +36,14 @@ static unsigned long overflow_id(const struct kind *kind)
    with gaps. */
 static bool maps_all(const struct kind *kind)
 {
-    char text[1024], *at = text;
+    char text[1024], *at = text, *end = NULL;
     uint64_t mapped = 0;
     read_text(kind->map, text, sizeof text);
-    for (unsigned long first, outside, count; sscanf(at, "%lu %lu %lu", &first, &outside, &count) == 3;) {
-        mapped += count;
-        while (*at && *at != '\n')
-            at++;
-        at += *at == '\n';
+    /* Each line has the first id here, the first id outside, and how many they are. */
+    for (unsigned column = 0; end != at; column = (column + 1) % 3) {
+        at = end ? end : text;
+        unsigned long number = strtoul(at, &end, 10);
+        mapped += column == 2 ? number : 0;
     }
     return mapped >= UINT32_MAX;
 }

@@ -62,8 +62,7 @@ static int start(struct child *child, char *const *command)
     if (child->pid < 0)
         code = errno;
     close(ends[1]);
-    ssize_t got;
-    while (code == 0 && (got = read(ends[0], &code, sizeof code)) < 0 && errno == EINTR)
+    while (code == 0 && read(ends[0], &code, sizeof code) < 0 && errno == EINTR)
         ;
     close(ends[0]);
     if (child->pid > 0 && code != 0)
