@@ -275,7 +275,7 @@ check "process_and_command_exits_2" exits 2 record --pid=$$ -- true
 check "process_that_is_none_is_no_command" exits 1 record $$ -o none.weir
 check "process_that_is_none_is_called_so" says "$err" "there is no process $$"
 check "two_processes_exit_2" exits 2 record $$ $$
-printf '#!/bin/sh\necho "$@"\n' >4711
+printf '#!/bin/sh\necho "$@"\n' >./4711
 chmod +x 4711
 number_as_command() {
     PATH=.:$PATH exits 0 record -o number.weir -- 4711 --seconds && says "$out" "--seconds"

@@ -66,7 +66,7 @@ char *utf8_plain(const char *text, bool has_lines)
 
 char *utf8_label(const char *text)
 {
-    char piece[UTF8_PLAIN], *label = malloc(UTF8_PLAIN * strlen(text) + 1), *to = label;
+    char piece[UTF8_PLAIN] = "", *label = malloc(UTF8_PLAIN * strlen(text) + 1), *to = label;
     for (size_t len; label && *text; to += len) {
         bool is_backslash = *text == '\\';
         len = is_backslash ? (size_t)snprintf(piece, sizeof piece, "\\x5c") : utf8_next_plain(&text, piece);
