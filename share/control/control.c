@@ -126,8 +126,9 @@ static uint64_t check_askers(struct share_control *control, uint64_t now)
 /* Where it listens --------------------------------------------------------------------------------------------------------------------- */
 
 /* Several weirs of one process, and processes that are in other PID namespaces, may want the same name. */
-static weir_status listen_somewhere(struct share_listener *listener, weir_error *error)
+static weir_status listen_somewhere(void *data, struct share_listener *listener, weir_error *error)
 {
+    (void)data;
     char directory[SHARE_PATH_SIZE], path[2 * SHARE_PATH_SIZE];
     char (*paths)[SHARE_PATH_SIZE];
     size_t count;
@@ -162,19 +163,8 @@ static void tell_path(struct share_control *control)
 static void listen_again(struct share_control *control)
 {
     weir_error error = WEIR_ERROR_INIT;
-    struct share_listener listener;
     char former[SHARE_PATH_SIZE];
-    memcpy(former, control->server.listener.path, sizeof former);
-    share_forked_hold();
-    share_server_leave(&control->server);
-    weir_status status = WEIR_GONE;
-    for (int attempt = 0; status != WEIR_OK && attempt < LISTEN_ATTEMPTS; attempt++) {
-        error = (weir_error)WEIR_ERROR_INIT;
-        status = listen_somewhere(&listener, &error);
-    }
-    if (status == WEIR_OK)
-        share_server_move(&control->server, &listener);
-    share_forked_release();
+    weir_status status = share_server_listen_again(&control->server, listen_somewhere, NULL, former, &error);
     if (status == WEIR_OK)
         tell_path(control);
     weir__log_about(control->w, control, status == WEIR_OK ? WEIR_LOG_INFO : WEIR_LOG_WARNING, "%s was removed: %s", former,
@@ -276,7 +266,7 @@ static weir_status start_serving(struct share_control *control, weir_error *erro
 static weir_status open_descriptors(struct share_control *control, weir_error *error)
 {
     share_forked_hold();
-    weir_status status = listen_somewhere(&control->server.listener, error);
+    weir_status status = listen_somewhere(NULL, &control->server.listener, error);
     if (status == WEIR_OK)
         status = start_serving(control, error);
     if (status == WEIR_OK)

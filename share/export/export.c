@@ -36,8 +36,9 @@ static bool has_visitor(weir_export *e)
 }
 
 /* Who may connect is decided by credentials; the mode only keeps the others from trying where there are no others. */
-static weir_status listen_at(const weir_export *e, weir_error *error, struct share_listener *listener)
+static weir_status listen_at(void *data, struct share_listener *listener, weir_error *error)
 {
+    const weir_export *e = data;
     char path[SHARE_PATH_SIZE];
     weir_status status = share_path(e->socket, true, e->has_others, error, path);
     return status == WEIR_OK ? share_listen(path, e->has_others ? 0666 : 0600, error, listener) : status;
@@ -47,19 +48,8 @@ static weir_status listen_at(const weir_export *e, weir_error *error, struct sha
 static void listen_again(weir_export *e)
 {
     weir_error error = WEIR_ERROR_INIT;
-    struct share_listener listener;
     char former[SHARE_PATH_SIZE];
-    memcpy(former, e->server.listener.path, sizeof former);
-    share_forked_hold();
-    share_server_leave(&e->server);
-    weir_status status = WEIR_GONE;
-    for (int attempt = 0; status != WEIR_OK && attempt < LISTEN_ATTEMPTS; attempt++) {
-        error = (weir_error)WEIR_ERROR_INIT;
-        status = listen_at(e, &error, &listener);
-    }
-    if (status == WEIR_OK)
-        share_server_move(&e->server, &listener);
-    share_forked_release();
+    weir_status status = share_server_listen_again(&e->server, listen_at, e, former, &error);
     weir__log_about(e->w, e->pool, status == WEIR_OK ? WEIR_LOG_INFO : WEIR_LOG_WARNING, "pool '%s': %s was removed: %s", e->pool->name, former,
                     status == WEIR_OK ? e->server.listener.path : error.text);
 }
@@ -268,7 +258,7 @@ static weir_status open_export(weir_export *e, struct entry_copy *entry, weir_er
     if (code == GPU_SUCCESS)
         code = e->gpu->stream_create(e->device, &e->stream);
     weir__relaxed_end(e->gpu, mode);
-    weir_status status = code == GPU_SUCCESS ? listen_at(e, error, &e->server.listener)
+    weir_status status = code == GPU_SUCCESS ? listen_at(e, &e->server.listener, error)
                                              : weir__fail_gpu(error, e->gpu, code, "exporting pool '%s'", e->pool->name);
     if (status == WEIR_OK)
         status = start_serving(e, error);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
 #include <sys/socket.h>
@@ -15,10 +16,14 @@
 #include "lib/base/format.h"
 #include "lib/base/service.h"
 #include "lib/base/user.h"
+#include "share/base/forked.h"
 #include "share/wire/closing.h"
 
 #define ACCEPT_MAX 16           /* connections in one go */
 #define REST (GPU_SECOND / 10)  /* of the listener when connections cannot be had */
+
+/* How often to try to listen anew: the directory may be removed while it is looked at, and then another one is the right one. */
+#define LISTEN_ATTEMPTS 3
 
 /* Nanoseconds after a look at the listener's file until the next; the last ones first. */
 static const uint64_t looks[] = { WEIR__SERVICE_NEVER, 10 * GPU_SECOND, GPU_SECOND };
@@ -71,19 +76,28 @@ bool share_server_is_lost(struct share_server *server, uint64_t now)
     return is_lost;
 }
 
-void share_server_leave(struct share_server *server)
+weir_status share_server_listen_again(struct share_server *server, share_listen_fn *listen, void *data, char former[SHARE_PATH_SIZE],
+                                      weir_error *error)
 {
+    struct share_listener listener;
+    weir_status status = WEIR_GONE;
+    memcpy(former, server->listener.path, SHARE_PATH_SIZE);
+    share_forked_hold();
     if (server->listener.fd >= 0)
         epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listener.fd, NULL);
     share_listener_close(&server->listener);
-}
-
-void share_server_move(struct share_server *server, const struct share_listener *listener)
-{
-    server->listener = *listener;
-    server->accept_again = 0;
-    watch_listener(server, EPOLL_CTL_ADD, EPOLLIN);
-    watch_file(server);
+    for (int attempt = 0; status != WEIR_OK && attempt < LISTEN_ATTEMPTS; attempt++) {
+        weir_error_clear(error);
+        status = listen(data, &listener, error);
+    }
+    if (status == WEIR_OK) {
+        server->listener = listener;
+        server->accept_again = 0;
+        watch_listener(server, EPOLL_CTL_ADD, EPOLLIN);
+        watch_file(server);
+    }
+    share_forked_release();
+    return status;
 }
 
 bool share_server_open(struct share_server *server)

@@ -16,9 +16,6 @@
 
 #define SHARE_PATIENCE (5 * GPU_SECOND) /* that a connection which holds nothing may be silent, or read nothing */
 
-/* How often to try to listen anew: the directory may be removed while it is looked at, and then another one is the right one. */
-#define LISTEN_ATTEMPTS 3
-
 struct share_server {
     struct share_listener listener;
     int epoll_fd;          /* tells of the listener, with the server as data, and of what its owner adds */
@@ -52,9 +49,11 @@ void share_server_suspect(struct share_server *server);
 /* Whether a look is due, and the listener's file is gone: nobody finds the server any more, until its owner has it listen elsewhere. After a
    logout the directory is not gone all at once, so more looks follow. */
 bool share_server_is_lost(struct share_server *server, uint64_t now);
-/* Gives up where it listens, and its lock; and listens there from now on. Between share_forked_hold() and share_forked_release(). */
-void share_server_leave(struct share_server *server);
-void share_server_move(struct share_server *server, const struct share_listener *listener);
+/* Gives up where it listened, which is copied to `former`, and its lock, and listens where `listen` makes a listener, which is tried a few
+   times. The statuses of `listen`. */
+typedef weir_status share_listen_fn(void *data, struct share_listener *listener, weir_error *error);
+weir_status share_server_listen_again(struct share_server *server, share_listen_fn *listen, void *data, char former[SHARE_PATH_SIZE],
+                                      weir_error *error);
 /* Accepts again, if it is time to. Returns when to look. */
 uint64_t share_server_resume(struct share_server *server, uint64_t now);
 
