@@ -170,31 +170,37 @@ def rank_command(mode: str, run: Run, rank: int, world: int) -> List[str]:
     return [sys.executable, os.path.join(HERE, "ddp.py"), mode, policy, store, str(rank), str(world)]
 
 
-def train_distributed(mode: str, run: Run, world: int) -> List[Dict[str, Any]]:
-    """What each rank printed."""
+def outputs_of_ranks(commands: List[List[str]], environment: Dict[str, str], seconds: int) -> List[str]:
+    """What each of the processes printed, which run at the same time. Fails if one of them fails."""
     ranks = [
         subprocess.Popen(
-            rank_command(mode, run, rank, world),
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            env=allocators.environment(mode),
+            env=environment,
         )
-        for rank in range(world)
+        for command in commands
     ]
     outputs = []
     try:
         for rank in ranks:
-            outputs.append(rank.communicate(timeout=90)[0])
+            outputs.append(rank.communicate(timeout=seconds)[0])
     finally:
         for rank in ranks:
             rank.kill()
     for output in outputs:
         note(output)
-    assert [rank.returncode for rank in ranks] == [0] * world, f"{mode}: a rank failed"
-    return [last_json(output) for output in outputs]
+    assert [rank.returncode for rank in ranks] == [0] * len(ranks), "a rank failed"
+    return outputs
+
+
+def train_distributed(mode: str, run: Run, world: int) -> List[Dict[str, Any]]:
+    """What each rank printed."""
+    commands = [rank_command(mode, run, rank, world) for rank in range(world)]
+    return [last_json(output) for output in outputs_of_ranks(commands, allocators.environment(mode), 90)]
 
 
 def check_distributed(run: Run, world: int) -> None:

@@ -3,11 +3,11 @@
 
 import json
 import os
-import subprocess
 import sys
 from typing import Any, Dict, List
 
 import allocators
+from cases_processes import outputs_of_ranks
 from harness import HERE, NATIVE, SHIM, Run, Skip, case, note
 
 POLICY = "weir: 1\npools: { tensors: { backing: %s, release_threshold: all } }\n"
@@ -28,30 +28,9 @@ def ranks_of(run: Run, world: int, kind: str, backing: str) -> List[Dict[str, An
         NCCL_DEBUG_FILE=log + ".%p",
     )
     program = os.path.join(HERE, "registered.py")
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, program, run.mode, policy, store, str(rank), str(world), kind],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=environment,
-        )
-        for rank in range(world)
-    ]
-    outputs = []
-    try:
-        for rank in ranks:
-            outputs.append(rank.communicate(timeout=120)[0])
-    finally:
-        for rank in ranks:
-            rank.kill()
-    for output in outputs:
-        note(output)
-    assert [rank.returncode for rank in ranks] == [0] * world, "a rank failed"
+    commands = [[sys.executable, program, run.mode, policy, store, str(rank), str(world), kind] for rank in range(world)]
     found = []
-    for rank, output in zip(ranks, outputs):
+    for output in outputs_of_ranks(commands, environment, 120):
         answer = json.loads([line for line in output.splitlines() if line.startswith("{")][-1])
         if "skip" in answer:
             raise Skip(answer["skip"])
