@@ -512,7 +512,7 @@ END_TEST
 START_TEST(want_of_room_for_the_file_is_told_as_that)
 {
     char why[256];
-    struct rlimit before, little = { .rlim_cur = 4096 };
+    struct rlimit before, little = { .rlim_cur = 32768 };
     ck_assert_int_eq(sim_configure("", why, sizeof(why)), 0);
     unlink(file);
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
