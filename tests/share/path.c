@@ -268,10 +268,16 @@ static const struct {
     { "mv weir/share weir/elsewhere && ln -s elsewhere weir/share", "not a directory" },
 };
 
+/* The root of a container may have no other user to give a directory to. */
+static bool can_give_away(void)
+{
+    return chown(directory, OTHER_USER, (gid_t)-1) == 0 && chown(directory, geteuid(), (gid_t)-1) == 0;
+}
+
 START_TEST(directories_that_are_not_the_users_alone_are_refused_on_both_sides)
 {
     char command[PATH_MAX];
-    if (strstr(traps[_i].command, "chown") && geteuid() != 0)
+    if (strstr(traps[_i].command, "chown") && !can_give_away())
         return;
     setenv("XDG_RUNTIME_DIR", directory, 1);
     struct share_listener listener = listen_at(find("frames", LISTEN));
@@ -302,7 +308,7 @@ START_TEST(root_finds_exports_of_all_users_and_a_user_his_own)
     char made[2][SHARE_PATH_SIZE], (*paths)[SHARE_PATH_SIZE], command[PATH_MAX];
     struct share_listener listeners[2];
     size_t count;
-    if (!hide_run())
+    if (!can_give_away() || !hide_run())
         return;
     for (int i = 0; i < 2; i++) {
         snprintf(command, sizeof command, "mkdir -p -m 0700 %s && cd %s && mkdir -m 0700 weir weir/share", homes[i], homes[i]);
