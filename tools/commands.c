@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* commands.c - the table of subcommands: the command line, the help and the shell's completion follow it. */
+/* commands.c - the table of subcommands, which the command line, the help and the shell's completion follow, and that of those that are gone. */
 #include "tools/common/command.h"
 
 const struct command *const commands[] = {
     &command_check, &command_show,  &command_devices, &command_doctor, &command_try,    &command_run_program, &command_ps,     &command_top,
     &command_trim,  &command_set,   &command_reload,  &command_metrics, &command_leases,     &command_evict,  &command_record,
     &command_trace, &command_replay, &command_tune, &command_calibrate, &command_help, NULL,
+};
+
+const struct command_gone commands_gone[] = {
+    {"replay", "plot", "weir trace page TRACE --policy=FILE -o page.html"},
+    {"trace", "svg", "weir trace page TRACE -o page.html"},
+    {"tune", "plot", "weir trace page TRACE -o page.html"},
+    {NULL, NULL, NULL},
 };

@@ -86,8 +86,6 @@ tools_libtools_la_SOURCES = \
 	%reldir%/record/record.c \
 	%reldir%/replay/change.c \
 	%reldir%/replay/change.h \
-	%reldir%/replay/curves.c \
-	%reldir%/replay/curves.h \
 	%reldir%/replay/machine.c \
 	%reldir%/replay/machine.h \
 	%reldir%/replay/outcome.c \
@@ -141,7 +139,6 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/play.c \
 	%reldir%/trace/plot.c \
 	%reldir%/trace/plot.h \
-	%reldir%/trace/plot_svg.c \
 	%reldir%/trace/packet_stacks.c \
 	%reldir%/trace/packet_stacks.h \
 	%reldir%/trace/packets.c \
@@ -154,8 +151,6 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/record.h \
 	%reldir%/trace/rmm.c \
 	%reldir%/trace/rmm.h \
-	%reldir%/trace/svg.c \
-	%reldir%/trace/svg.h \
 	%reldir%/trace/symbols.c \
 	%reldir%/trace/symbols.h \
 	%reldir%/trace/turn.c \
@@ -178,8 +173,6 @@ tools_libtools_la_SOURCES = \
 	%reldir%/tune/division.h \
 	%reldir%/tune/part.c \
 	%reldir%/tune/part.h \
-	%reldir%/tune/picture.c \
-	%reldir%/tune/picture.h \
 	%reldir%/tune/search.c \
 	%reldir%/tune/search.h \
 	%reldir%/tune/show.c \

@@ -127,14 +127,11 @@ output calibrate sim 600 calibrate --output=made/file
 output rmm replace 600 trace export --rmm=made/file rmm.csv
 output perfetto replace 600 trace export --perfetto=made/file rmm.csv
 output memory_viz replace 600 trace export --memory-viz=made/file rmm.csv
-output svg replace 600 trace plot --svg=made/file rmm.csv
-output replay_plot new 600 replay --plot=made/file rmm.csv
 output tune_policy new 644 tune --costs="$costs" --memory=4GiB --output=made/file rmm.csv
-output tune_plot new 600 tune --costs="$costs" --memory=4GiB --plot=made/file rmm.csv
 
 # Early enough that stdio has forgotten why by the end.
 long_output() {
-    "$weir" trace plot --svg=- rmm.csv >/dev/full 2>"$err"
+    "$weir" trace plot --json rmm.csv >/dev/full 2>"$err"
     [ $? -eq 2 ] && says "$err" "cannot write the output: No space left on device"
 }
 if [ -w /dev/full ]; then

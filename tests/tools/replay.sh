@@ -58,28 +58,6 @@ check_json "cap_refuses_requests" "d[0]['policies'][1]['refused'] > 0 and d[0]['
 check_json "cap_holds" "d[0]['policies'][1]['peak_reserved'] <= 64 << 20"
 check_json "replay_of_the_recorded_policy_is_to_the_byte" "d[0]['memory_error'] == 0 and d[0]['can_judge']"
 
-check "curves_are_drawn" exits 0 replay "$tap_dir/run.weir" -p "$tap_dir/capped.yaml" --plot "$tap_dir/curves.svg"
-draws() {
-    python3 - "$tap_dir/curves.svg" <<'END'
-import sys, xml.dom.minidom
-svg = xml.dom.minidom.parse(sys.argv[1])
-steps = [p for p in svg.getElementsByTagName("path") if "V" in p.getAttribute("d")]
-texts = " ".join(n.firstChild.data for n in svg.getElementsByTagName("text"))
-assert len(steps) == 3, len(steps)
-assert "as recorded: " in texts and "capped.yaml: " in texts and "live: " in texts, texts
-END
-}
-if have_python; then
-    check "they_are_of_each_policy_and_of_what_is_live" draws
-else
-    skip "they_are_of_each_policy_and_of_what_is_live" "no python3"
-fi
-cp "$tap_dir/curves.svg" "$tap_dir/again.svg"
-check "picture_that_is_there_stays" exits 2 replay "$tap_dir/run.weir" --plot "$tap_dir/curves.svg"
-check "it_is_told_of" says "$err" "name another file, or move it away"
-check "picture_is_as_before" cmp "$tap_dir/curves.svg" "$tap_dir/again.svg"
-check "picture_of_two_traces_is_refused" exits 2 replay "$tap_dir/run.weir" "$tap_dir/run.weir" --plot "$tap_dir/two.svg"
-
 printf 'weir: 1\npools: { main: { backing: arena, release_threshold: all, initial_size: 2GiB } }\n' >"$tap_dir/arena.yaml"
 sed 's/initial_size/cache: off, initial_size/' "$tap_dir/arena.yaml" >"$tap_dir/uncached.yaml"
 check "arenas_are_replayed" exits 0 replay --json "$tap_dir/run.weir" -p "$tap_dir/arena.yaml" -p "$tap_dir/uncached.yaml"

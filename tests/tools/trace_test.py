@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import xml.dom.minidom
 
 import weirtrace
 from trace_file import block, signed, string
@@ -291,40 +290,6 @@ def plot_draws_in_the_characters_that_there_are():
 
 
 @fact
-def svg_is_xml_with_marks_and_failures():
-    for target in ("-", os.path.join(FOLDER.name, "plot.svg")):
-        text = weir("plot", "--svg", target, JOB, LATER)
-        if target != "-":
-            with open(target, encoding="utf-8") as file:
-                text = file.read()
-        picture = xml.dom.minidom.parseString(text)
-        titles = [node.firstChild.data for node in picture.getElementsByTagName("title")]
-        assert titles.count("out of memory") == 2 and titles.count("step 1") == 2, titles
-        has(text, "later.weir", "rank 1", "all pools")
-
-
-@fact
-def svg_is_none_of_the_traces():
-    path = os.path.join(FOLDER.name, "precious.weir")
-    shutil.copy(JOB, path)
-    has(weir("plot", "--svg=" + path, path, status=2), path + " is one of the traces: name another file")
-    with open(JOB, "rb") as before, open(path, "rb") as after:
-        assert before.read() == after.read()
-
-
-@fact
-def svg_is_for_this_user_alone():
-    path = os.path.join(FOLDER.name, "private.svg")
-    weir("plot", "--svg=" + path, JOB)
-    assert os.stat(path).st_mode & 0o777 == 0o600
-
-
-@fact
-def svg_that_cannot_be_written_says_so():
-    has(weir("plot", "--svg=/nonexistent/plot.svg", JOB, status=2), "/nonexistent/plot.svg cannot be written: No such file")
-
-
-@fact
 def files_of_several_ranks_have_one_axis_of_time():
     answer = json.loads(weir("summary", "--json", LATER, JOB))
     assert [(file["rank"], file["shift"]) for file in answer["files"]] == [("1", 500 * MS), ("0", 0)]
@@ -432,7 +397,6 @@ def names_from_outside_give_the_terminal_no_orders():
     for view in ("summary", "peak", "leaks", "live", "tags", "stacks", "waits", "plot", "events"):
         text = weir(view, path)
         assert all(char == "\n" or char.isprintable() for char in text), (view, text)
-    xml.dom.minidom.parseString(weir("plot", "--svg=-", path))
 
 
 @fact
@@ -465,7 +429,6 @@ def empty_trace_has_every_view():
     for view in ("summary", "peak", "leaks", "live", "tags", "stacks", "waits", "plot", "events"):
         weir(view, path)
         assert json.loads(weir(view, path, "--json"))["view"] == view
-    xml.dom.minidom.parseString(weir("plot", "--svg=-", path))
 
 
 def same_events(path):

@@ -82,5 +82,19 @@ for wrong in --threads=0 --threads=65 --threads=-1 --threads=2x --seconds=0 --se
     check "try_${wrong}_is_answered_with_what_to_write" says "$err" "$wrong: write "
 done
 check "unknown_colour_mode_exits_2" exits 2 show --color=blue
+
+# What is gone, and what says so has to name in its place; |: between the words of the command line and that.
+while IFS='|' read -r line instead; do
+    name=$(echo "$line" | tr -c 'a-z\n' '_' | tr -s _)
+    # shellcheck disable=SC2086 # words
+    check "${name}is_gone" exits 2 $line
+    check "${name}is_told_what_replaces_it" says "$err" "any more; write: ${instead# }"
+    check "${name}does_nothing_else" is_empty "$out"
+done <<'GONE'
+trace plot --svg=memory.svg run.weir | weir trace page TRACE -o page.html
+trace --svg run.weir                 | weir trace page TRACE -o page.html
+replay run.weir --plot=curves.svg    | weir trace page TRACE --policy=FILE -o page.html
+tune --plot front.svg run.weir       | weir trace page TRACE -o page.html
+GONE
 check "unique_beginning_of_an_option_is_enough" exits 0 devices --js
 done_testing

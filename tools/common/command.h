@@ -72,7 +72,14 @@ extern const struct command command_run_program, command_ps, command_top, comman
 /* All subcommands in the order of the help, ended by NULL. */
 extern const struct command *const commands[];
 
-/* The subcommand of that name; NULL, after saying so on stderr with the nearest name, if there is none. */
+/* What former releases had, and what does the same now. */
+struct command_gone {
+    const char *command, *option; /* option: NULL for the whole subcommand */
+    const char *instead;          /* what to write: a command and an example of its arguments */
+};
+extern const struct command_gone commands_gone[]; /* ended by a NULL command */
+
+/* The subcommand of that name. NULL, after saying on stderr what replaces it or which name is the nearest, if there is none. */
 const struct command *command_find(const char *name);
 
 /* Parses argv (argv[0]: the name of the subcommand) and runs it. Returns the exit status. */

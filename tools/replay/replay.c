@@ -2,9 +2,7 @@
 /* replay.c - `weir replay`: does the requests of a trace again under other policies. */
 #include "tools/common/command.h"
 #include "tools/common/environment.h"
-#include "tools/common/new_file.h"
 #include "tools/common/source.h"
-#include "tools/replay/curves.h"
 #include "tools/replay/machine.h"
 #include "tools/replay/policy.h"
 #include "tools/replay/report.h"
@@ -15,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPT_COSTS, OPT_GPU, OPT_JSON, OPT_PLOT, OPT_POLICY };
+enum { OPT_COSTS, OPT_GPU, OPT_JSON, OPT_POLICY };
 
 static const struct command_option options[] = {
     [OPT_COSTS] = {.name = "costs",
@@ -24,7 +22,6 @@ static const struct command_option options[] = {
                    .help = "what calls cost, as weir calibrate wrote it (default: the table of the recorded GPU)"},
     [OPT_GPU] = {.name = "gpu", .kind = OPTION_FLAG, .help = "on the GPU of this machine instead of a simulated one, in the recorded time"},
     [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
-    [OPT_PLOT] = {.name = "plot", .kind = OPTION_TEXT, .placeholder = "FILE.svg", .help = "draw memory over time under each policy there"},
     [OPT_POLICY] = {.name = "policy",
                     .letter = 'p',
                     .kind = OPTION_TEXTS,
@@ -64,15 +61,6 @@ static int read_policies(const struct option_value *value, struct choice *choice
     return EXIT_GOOD;
 }
 
-static int draw(const struct report *report, const char *path)
-{
-    struct new_file file;
-    if (!new_file_begin(&file, "replay", path, NEW_FILE_NOWHERE, 0600))
-        return EXIT_TROUBLE;
-    curves_write(report, file.out);
-    return new_file_end(&file, true);
-}
-
 static int replay_trace(struct trace *trace, const struct choice *choice, const struct command_call *call, struct json *json)
 {
     bool is_real = call->options[OPT_GPU].given;
@@ -105,8 +93,6 @@ static int replay_trace(struct trace *trace, const struct choice *choice, const 
         report_json(json, &report);
     else
         report_print(&report);
-    if (call->options[OPT_PLOT].given)
-        status = draw(&report, call->options[OPT_PLOT].text);
     for (size_t i = 0; i < count; i++) {
         status = worse_exit(status, outcomes[i].is_done ? EXIT_GOOD : EXIT_FAILED);
         free(texts[i]);
@@ -122,27 +108,14 @@ static int replay_trace(struct trace *trace, const struct choice *choice, const 
     return status;
 }
 
-/* EXIT_GOOD, or after a complaint another exit status. */
-static int look_at_options(const struct command_call *call)
-{
-    const struct option_value *plot = &call->options[OPT_PLOT];
-    if (call->options[OPT_GPU].given && call->options[OPT_COSTS].given) {
-        complain("replay: --gpu and --costs go not together: on a GPU calls cost what they cost");
-        return EXIT_TROUBLE;
-    }
-    if (plot->given && call->count > 1) {
-        complain("replay: --plot draws one trace, and %d are named: replay them one by one", call->count);
-        return EXIT_TROUBLE;
-    }
-    return !plot->given || new_file_can_be_made("replay", plot->text, NEW_FILE_NOWHERE) ? EXIT_GOOD : EXIT_TROUBLE;
-}
-
 static int run(const struct command_call *call)
 {
     struct json document = JSON_INIT(stdout), *json = call->options[OPT_JSON].given ? &document : NULL;
     struct choice choice;
-    if (look_at_options(call) != EXIT_GOOD)
+    if (call->options[OPT_GPU].given && call->options[OPT_COSTS].given) {
+        complain("replay: --gpu and --costs go not together: on a GPU calls cost what they cost");
         return EXIT_TROUBLE;
+    }
     int status = read_policies(&call->options[OPT_POLICY], &choice);
     bool is_good = status == EXIT_GOOD;
     for (int i = 0; i < call->count && is_good; i++) {
@@ -177,7 +150,6 @@ const struct command command_replay = {
         "Times are those of the program's threads: STALL all that its calls took, P50, P99 and WORST of single calls, SLOW what those above "
         "16 us took, which a recording has as well. PEAK and MEAN are bytes that pools reserved, AREA is bytes by seconds. The same trace "
         "gives the same figures, always, but with --gpu.\n"
-        "--plot draws what the pools had of the device under each policy, over the time of the recording.\n"
         "Not replayed: graphs, requests of other processes, changes of the policy while it was recorded.\n"
         "Exit status: 0 replayed, 1 a replay failed or cannot judge, 2 a file cannot be read.",
     .example = "  weir record -o run.weir -- ./program\n"

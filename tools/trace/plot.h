@@ -35,7 +35,4 @@ struct plot {
 struct plot plot_make(const struct view *view, size_t slices);
 void plot_free(struct plot *plot);
 
-/* As one self-contained SVG. */
-void plot_write_svg(const struct plot *plot, FILE *out);
-
 #endif

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_AT, OPT_COLLAPSED, OPT_JSON, OPT_LIMIT, OPT_MEMORY_VIZ, OPT_PERFETTO, OPT_RMM, OPT_SINCE, OPT_SVG, OPT_COUNT };
+enum { OPT_AT, OPT_COLLAPSED, OPT_JSON, OPT_LIMIT, OPT_MEMORY_VIZ, OPT_PERFETTO, OPT_RMM, OPT_SINCE, OPT_COUNT };
 
 enum { LIMIT_DEFAULT = 10 };
 
@@ -36,7 +36,6 @@ static const struct command_option options[] = {
                    .kind = OPTION_TEXT,
                    .placeholder = "MOMENT",
                    .help = "leaks: without what was live then; a time, or the name of a mark"},
-    [OPT_SVG] = {.name = "svg", .kind = OPTION_TEXT, .placeholder = "FILE", .help = "plot: draw it into FILE; -: on standard output"},
     {0},
 };
 
@@ -51,7 +50,7 @@ static const struct command_option options[] = {
     X(tags, 0)                                                                                                                             \
     X(stacks, 1 << OPT_COLLAPSED)                                                                                                          \
     X(waits, 0)                                                                                                                            \
-    X(plot, 1 << OPT_SVG)                                                                                                                  \
+    X(plot, 0)                                                                                                                             \
     X(events, 0)                                                                                                                           \
     X(export, EXPORTS)                                                                                                                     \
     X(why, 1 << OPT_AT)
@@ -92,7 +91,7 @@ static bool is_misspelt(const char *operand)
 /* An option that the view does not know would do nothing. */
 static bool takes_options(const struct command_call *call, size_t which)
 {
-    static const unsigned special = 1 << OPT_AT | 1 << OPT_COLLAPSED | 1 << OPT_SINCE | 1 << OPT_SVG | EXPORTS;
+    static const unsigned special = 1 << OPT_AT | 1 << OPT_COLLAPSED | 1 << OPT_SINCE | EXPORTS;
     for (unsigned i = 0; i < OPT_COUNT; i++) {
         if (!call->options[i].given || !(special & 1U << i) || views[which].has & 1U << i)
             continue;
@@ -101,8 +100,8 @@ static bool takes_options(const struct command_call *call, size_t which)
                 complain("trace: --%s is of 'weir trace %s', not of '%s'", options[i].name, views[other].name, views[which].name);
         return false;
     }
-    if (call->options[OPT_JSON].given && (call->options[OPT_SVG].given || call->options[OPT_COLLAPSED].given)) {
-        complain("trace: --json and --%s are two ways to print: choose one", call->options[OPT_SVG].given ? "svg" : "collapsed");
+    if (call->options[OPT_JSON].given && call->options[OPT_COLLAPSED].given) {
+        complain("trace: --json and --collapsed are two ways to print: choose one");
         return false;
     }
     return true;
@@ -175,7 +174,6 @@ static int run(const struct command_call *call)
         .at = call->options[OPT_AT].text,
         .since = call->options[OPT_SINCE].text,
         .is_collapsed = call->options[OPT_COLLAPSED].given,
-        .svg = call->options[OPT_SVG].text,
         .exports = {call->options[OPT_MEMORY_VIZ].text, call->options[OPT_PERFETTO].text, call->options[OPT_RMM].text},
     };
     int status = open_files(&view, call->operands + first, (size_t)call->count - first);
@@ -220,7 +218,7 @@ const struct command command_trace = {
                "  weir trace leaks --since='step 12' train.weir\n"
                "  weir trace why train.weir\n"
                "  weir trace stacks --collapsed train.weir | flamegraph.pl >memory.svg\n"
-               "  weir trace plot --svg=memory.svg rank-*.weir\n"
+               "  weir trace plot rank-*.weir\n"
                "  weir trace export --memory-viz=snapshot.pickle train.weir\n",
     .options = options,
     .run = run,

@@ -32,7 +32,6 @@ struct view {
     const char *at;    /* NULL: the end */
     const char *since; /* of leaks; NULL: the beginning */
     bool is_collapsed;
-    const char *svg; /* NULL: none */
     struct {
         const char *viz, *perfetto, *rmm; /* files to write; NULL: none */
     } exports;

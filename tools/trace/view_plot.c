@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* view_plot.c - `weir trace plot`: memory over time, in the terminal, as SVG, or as numbers. */
+/* view_plot.c - `weir trace plot`: memory over time, in the terminal, or as numbers. */
 #include "config.h"
 
 #include "tools/common/command.h"
 #include "tools/common/environment.h"
-#include "tools/trace/output.h"
 #include "tools/trace/plot.h"
 
 #include <inttypes.h>
@@ -13,7 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { ROWS = 12, COLUMNS_DEFAULT = 80, COLUMNS_MAX = 400, LABELS = 12, SVG_SLICES = 800, JSON_SLICES = 200 };
+enum { ROWS = 12, COLUMNS_DEFAULT = 80, COLUMNS_MAX = 400, LABELS = 12, JSON_SLICES = 200 };
 
 static size_t columns_of_terminal(void)
 {
@@ -140,30 +139,15 @@ static void json_file(const struct view *view, const struct plot *plot, const st
     view_file_end(view);
 }
 
-static int write_svg(const struct view *view, const struct plot *plot)
-{
-    bool is_stdout = strcmp(view->svg, "-") == 0;
-    struct new_file file = {.out = stdout};
-    if (!is_stdout && !output_begin(&file, view, view->svg))
-        return EXIT_TROUBLE;
-    plot_write_svg(plot, file.out);
-    return is_stdout ? EXIT_GOOD : new_file_end(&file, true);
-}
-
 int view_plot(const struct view *view)
 {
-    int status = EXIT_GOOD;
-    struct plot plot = plot_make(view, view->svg ? SVG_SLICES : view->json ? JSON_SLICES : columns_of_terminal());
+    struct plot plot = plot_make(view, view->json ? JSON_SLICES : columns_of_terminal());
     for (size_t i = 0; i < view->count && !view->json; i++)
         view_say_losses(view, &view->files[i]);
-    if (view->svg) {
-        status = write_svg(view, &plot);
-    } else if (view->json) {
-        for (size_t i = 0; i < plot.file_count; i++)
-            json_file(view, &plot, &plot.files[i]);
-    } else {
+    for (size_t i = 0; i < plot.file_count && view->json; i++)
+        json_file(view, &plot, &plot.files[i]);
+    if (!view->json)
         print_words(view, &plot);
-    }
     plot_free(&plot);
-    return status;
+    return EXIT_GOOD;
 }

@@ -8,7 +8,6 @@
 #include "tools/common/terminal.h"
 #include "tools/replay/policy.h"
 #include "tools/replay/report.h"
-#include "tools/tune/picture.h"
 #include "tools/tune/show.h"
 
 #include <stdio.h>
@@ -16,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_COSTS, OPT_FOR, OPT_JSON, OPT_MEMORY, OPT_OUTPUT, OPT_PLOT, OPT_POLICY, OPT_VERIFY };
+enum { OPT_COSTS, OPT_FOR, OPT_JSON, OPT_MEMORY, OPT_OUTPUT, OPT_POLICY, OPT_VERIFY };
 
 static const struct command_option options[] = {
     [OPT_COSTS] = {.name = "costs",
@@ -31,7 +30,6 @@ static const struct command_option options[] = {
                     .placeholder = "SIZE",
                     .help = "what the largest pool may have, as in 40GiB"},
     [OPT_OUTPUT] = {.name = "output", .letter = 'o', .kind = OPTION_TEXT, .placeholder = "FILE", .help = "write the policy there"},
-    [OPT_PLOT] = {.name = "plot", .kind = OPTION_TEXT, .placeholder = "FILE.svg", .help = "draw what was tried there"},
     [OPT_POLICY] = {.name = "policy",
                     .letter = 'p',
                     .kind = OPTION_TEXT,
@@ -262,29 +260,6 @@ static int write_policy(const struct tune *tune, const char *path, const char *c
     return new_file_end(&file, true);
 }
 
-static int write_picture(const struct tune *tune, const char *path)
-{
-    struct new_file file;
-    if (!new_file_begin(&file, "tune", path, NEW_FILE_NOWHERE, 0600))
-        return EXIT_TROUBLE;
-    picture_write(tune, file.out);
-    return new_file_end(&file, true);
-}
-
-/* A search takes minutes, and its files are made behind it. */
-static bool can_be_made(const struct option_value *file)
-{
-    return !file->given || new_file_can_be_made("tune", file->text, NEW_FILE_NOWHERE);
-}
-
-static bool are_two(const struct option_value *output, const struct option_value *plot)
-{
-    bool is_one = output->given && plot->given && strcmp(output->text, plot->text) == 0;
-    if (is_one)
-        complain("tune: %s: the policy and the picture cannot be one file: give --plot another name", plot->text);
-    return !is_one;
-}
-
 /* Keeps the last part of a long trace aside. */
 static void split(struct tune *tune)
 {
@@ -310,8 +285,6 @@ static int answer(const struct tune *tune, const struct verification *verificati
     }
     if (!call->options[OPT_JSON].given || call->options[OPT_OUTPUT].given)
         status = write_policy(tune, call->options[OPT_OUTPUT].text, summary);
-    if (call->options[OPT_PLOT].given)
-        status = worse_exit(status, write_picture(tune, call->options[OPT_PLOT].text));
     free(summary);
     return status;
 }
@@ -355,8 +328,11 @@ static int run(const struct command_call *call)
     struct tune tune = {.count = 0};
     struct trace trace;
     int status = EXIT_TROUBLE;
-    if (!read_memory(&call->options[OPT_MEMORY], &tune.memory) || !can_be_made(&call->options[OPT_OUTPUT]) ||
-        !can_be_made(&call->options[OPT_PLOT]) || !are_two(&call->options[OPT_OUTPUT], &call->options[OPT_PLOT]))
+    const char *output = call->options[OPT_OUTPUT].text;
+    if (!read_memory(&call->options[OPT_MEMORY], &tune.memory))
+        return EXIT_TROUBLE;
+    /* Before the search, which takes minutes. */
+    if (output && !new_file_can_be_made("tune", output, NEW_FILE_NOWHERE))
         return EXIT_TROUBLE;
     if (!trace_open(&trace, call->operands[0]))
         complain("%s: %s", call->operands[0], trace.error);
@@ -395,14 +371,13 @@ const struct command command_tune = {
         "Growth to initial_size is at weir_open(), and no stall.\n"
         "The last third of a long trace is kept aside, and the policy that was found is tried on it. The same trace gives the same "
         "answer.\n"
-        "--plot draws peak memory against stall time of all that was tried.\n"
         "With --verify the chosen policy, the next best one and the one in force are replayed on the GPU as by weir replay --gpu, three "
         "times each in turn, and what was measured stands beside what was predicted.\n"
         "A trace for which replays cannot judge is refused. Exit status: 0 found, 1 refused, not measured, or the policy to begin with is "
         "bad, 2 a file cannot be read or written.",
     .example = "  weir record -o run.weir -- ./program\n"
                "  weir tune run.weir -o policy.yaml\n"
-               "  weir tune --verify --plot=front.svg run.weir\n"
+               "  weir tune --verify run.weir\n"
                "  weir tune --for=memory --memory=40GiB run.weir\n",
     .options = options,
     .run = run,

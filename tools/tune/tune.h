@@ -2,7 +2,7 @@
 /*
  * tune.h - one call of `weir tune`: what it looks for, what it searched on, and what it found.
  *
- * The command's own; what shows, draws and measures it only reads it.
+ * The command's own; what shows and measures it only reads it.
  */
 #ifndef WEIR_TUNE_TUNE_H
 #define WEIR_TUNE_TUNE_H
