@@ -3,12 +3,13 @@
 #include "tools/common/command.h"
 
 const struct command *const commands[] = {
-    &command_check, &command_show,  &command_devices, &command_doctor, &command_try,    &command_run_program, &command_ps,     &command_top,
+    &command_check, &command_show,  &command_doctor, &command_try,    &command_run_program, &command_ps,     &command_top,
     &command_trim,  &command_set,   &command_reload,  &command_metrics, &command_leases,     &command_evict,  &command_record,
     &command_trace, &command_replay, &command_tune, &command_calibrate, &command_help, NULL,
 };
 
 const struct command_gone commands_gone[] = {
+    {"devices", NULL, "weir doctor"},
     {"replay", "plot", "weir trace page TRACE --policy=FILE -o page.html"},
     {"trace", "svg", "weir trace page TRACE -o page.html"},
     {"tune", "plot", "weir trace page TRACE -o page.html"},

@@ -10,7 +10,6 @@ noinst_LTLIBRARIES += tools/libtools.la
 tools_libtools_la_SOURCES = \
 	%reldir%/check.c \
 	%reldir%/commands.c \
-	%reldir%/devices.c \
 	%reldir%/evict.c \
 	%reldir%/help.c \
 	%reldir%/leases.c \
@@ -68,11 +67,11 @@ tools_libtools_la_SOURCES = \
 	%reldir%/calibrate/measure.h \
 	%reldir%/calibrate/pages.c \
 	%reldir%/calibrate/threads.c \
+	%reldir%/doctor/devices.c \
 	%reldir%/doctor/doctor.c \
 	%reldir%/doctor/doctor.h \
 	%reldir%/doctor/gpu.c \
 	%reldir%/doctor/place.c \
-	%reldir%/doctor/python.c \
 	%reldir%/doctor/sockets.c \
 	%reldir%/metrics/families.c \
 	%reldir%/metrics/families.h \

@@ -64,7 +64,7 @@ weir_status weir__devices_check(const weir *w, const struct policy_devices *list
         for (size_t d = 0; d < w->device_count; d++)
             found += weir__device_is_in(&w->devices[d], &one);
         if (!found && one.items->uuid)
-            return weir__fail_at(error, WEIR_BAD_POLICY, place, "there is no device %s: `weir devices` lists them", one.items->uuid);
+            return weir__fail_at(error, WEIR_BAD_POLICY, place, "there is no device %s: `weir doctor` lists them", one.items->uuid);
         if (!found)
             return weir__fail_at(error, WEIR_BAD_POLICY, place, "there is no device %d: this machine has %zu, counted from 0",
                                  one.items->index, w->device_count);

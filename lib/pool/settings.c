@@ -228,7 +228,7 @@ static weir_status check_peers(const weir_pool *pool, const struct policy *polic
             return weir__fail_gpu(error, gpu, code, "%s: device %d", place.path, peer->index);
         if (!can && !entry->peer_access.all)
             return weir__fail_at(error, WEIR_BAD_POLICY, place,
-                                 "device %d cannot reach the memory of device %d: leave it out, or write none (`weir devices` shows who "
+                                 "device %d cannot reach the memory of device %d: leave it out, or write none (`weir doctor` shows who "
                                  "can reach whom)",
                                  peer->index, pool->device->index);
     }

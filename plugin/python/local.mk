@@ -12,6 +12,7 @@ dist_weirpackage_DATA = \
 	%reldir%/weir/_library.py \
 	%reldir%/weir/_version.py \
 	%reldir%/weir/cupy.py \
+	%reldir%/weir/doctor.py \
 	%reldir%/weir/py.typed
 
 weirpackagetorchdir = $(weirpackagedir)/torch

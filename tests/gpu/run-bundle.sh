@@ -20,7 +20,7 @@
 #   share      several processes that share pools and give each other memory, on one device
 #   peers      the test cases called "peers" of every test program, on two devices, where there are two
 #   examples   the examples, as their own test runs them
-#   try        weir devices, weir calibrate, weir try
+#   try        weir doctor, weir calibrate, weir try
 #   figures    weir-bench, section by section
 #   rivals     weir-bench beside RMM, on pools and on arenas: those of its sections that figures leaves out, in about five minutes
 #   rmm        RMM's own tests of memory resources, where make gpu-bundle was given its sources
@@ -178,7 +178,7 @@ step_try() {
         row try "no weir" - - -
         return
     fi
-    suite devices tools/weir devices
+    suite doctor tools/weir doctor
     CUDA_VISIBLE_DEVICES=${devices[0]} suite calibrate tools/weir calibrate --output "$out/costs.yaml"
     for policy in config/*.yaml; do
         [ -e "$policy" ] || continue

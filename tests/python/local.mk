@@ -2,6 +2,7 @@
 ## The Python package, on the simulator, with stand-ins for torch and CuPy.
 dist_check_SCRIPTS += \
 	%reldir%/cupy.sh \
+	%reldir%/doctor.sh \
 	%reldir%/enable.sh \
 	%reldir%/frames.sh \
 	%reldir%/memory.sh \
@@ -12,6 +13,7 @@ dist_check_SCRIPTS += \
 	%reldir%/wheel.sh
 TESTS += \
 	%reldir%/cupy.sh \
+	%reldir%/doctor.sh \
 	%reldir%/enable.sh \
 	%reldir%/frames.sh \
 	%reldir%/memory.sh \
@@ -22,6 +24,7 @@ TESTS += \
 	%reldir%/wheel.sh
 EXTRA_DIST += \
 	%reldir%/cupy_test.py \
+	%reldir%/doctor_test.py \
 	%reldir%/enable_test.py \
 	%reldir%/fake/cupy.py \
 	%reldir%/fake/torch/__init__.py \

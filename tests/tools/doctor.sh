@@ -23,7 +23,7 @@ with() (
 check "good_machine_exits_0" with WEIR_SIM=memory=8GiB -- 0
 check "nothing_is_to_be_repaired" says "$out" "Nothing to repair."
 check "driver_is_named_and_called_simulated" says "$out" "note driver: this is the simulator, as if with driver 13.0"
-check "device_is_named" says "$out" "good device 0: simulated GPU 0, 8 GiB, GPU-"
+check "device_is_named" says "$out" "good device 0: simulated GPU 0, 8 GiB, 8 GiB free, GPU-"
 check "whole_device_is_the_quota" says "$out" "good limits: a process may have 8 GiB of device 0 (all of it)"
 check "only_device_is_local" says "$out" "devices: local is device 0"
 check "policy_is_named" says "$out" "good policy: programs that choose none get built-in"
@@ -32,7 +32,7 @@ check "doctor_makes_no_directory" test ! -e "$WEIR_CONTROL_DIR/weir"
 check "notes_have_no_bad_ones_among_them" says_not "$out" "BAD"
 check "no_operands_are_taken" with -- 2 operand
 check "json_is_printed" with -- 0 --json
-check_json "json_has_every_topic" "{'driver', 'device', 'rank', 'MPS', 'limits', 'policy', 'control', 'exports', 'plug-in'} <= {f['topic'] for f in d['findings']}"
+check_json "json_has_every_topic" "{'driver', 'device', 'rank', 'MPS', 'limits', 'policy', 'control', 'exports'} <= {f['topic'] for f in d['findings']}"
 check_json "json_has_members_of_one_form" "all(list(f) == ['topic', 'about', 'state', 'text', 'remedy'] for f in d['findings'])"
 check_json "json_counts_what_is_bad" "d['repair'] == 0 and d['status'] == 0 and not [f for f in d['findings'] if f['state'] == 'bad']"
 
@@ -52,6 +52,40 @@ check "broken_device_exits_1" with WEIR_SIM=fail=device_info:1:999 -- 1
 check "broken_device_is_named" says "$out" "BAD  device 0: cannot be asked" "cudaErrorUnknown"
 check "json_without_a_device_is_a_document_too" with WEIR_SIM=devices=0 -- 1 --json
 check_json "json_says_so" "d['repair'] == 1 and d['status'] == 1 and d['findings'][0]['state'] == 'bad' and d['findings'][0]['remedy']"
+
+# What each device supports, and who reaches whom.
+check "one_device_is_shown" with WEIR_SIM=memory=8GiB -- 0
+check "missing_feature_has_a_reason" says "$out" "no: the simulator has no fabric handles"
+check "one_device_has_no_peers" says_not "$out" "Peers"
+check "three_devices_are_shown" with WEIR_SIM=devices=3,peers=0-1 -- 0
+headings() {
+    [ "$(grep -c -x 'Device [0-2]' "$out")" = 3 ]
+}
+check "each_device_has_a_heading" headings
+matrix() {
+    tr -s ' ' <"$out" | grep -q -x " 0 - yes no" && tr -s ' ' <"$out" | grep -q -x " 2 no no -"
+}
+check "peers_are_a_matrix" matrix
+check "device_that_cannot_be_asked_exits_1" with WEIR_SIM=devices=2,peers=all,fail=device_memory:1:999 -- 1
+check "it_is_named_with_the_reason" says "$out" "BAD  device 0: cannot be asked" "cudaErrorUnknown"
+check "its_peers_are_not_known" grep -q '^ *0  *-  *?$' "$out"
+check "devices_are_json" with WEIR_SIM=devices=2,peers=all -- 0 --json
+check_json "json_has_each_device" '[x["device"] for x in d["devices"]] == [0, 1] and d["gpu"] == "sim"'
+check_json "json_has_name_uuid_and_memory" 'all(x["name"] and x["uuid"] and x["memory"] == x["memory_free"] > 0 for x in d["devices"])'
+check_json "json_has_the_peers" '[x["reachable_from"] for x in d["devices"]] == [[1], [0]]'
+check_json "json_has_a_reason_for_each_missing_feature" \
+    'all(f["supported"] == (f["why_not"] is None) for x in d["devices"] for f in x["features"])'
+check "old_driver_is_json" with WEIR_SIM=driver=11.2 -- 0 --json
+check_json "json_has_the_driver" 'd["driver"] == "11.2" and d["toolkit"]'
+check "no_gpu_is_json" with WEIR_GPU=vulkan -- 1 --json
+check_json "no_gpu_has_no_devices" 'd["gpu"] is None and d["driver"] is None and d["devices"] == []'
+
+# Where programs in Python are likely, the last line names what looks at those.
+check "python_without_the_plug_in_exits_0" with VIRTUAL_ENV="$tap_dir" -- 0
+last_line() {
+    tail -n 1 "$out" | grep -q -x -F "PyTorch and CuPy are looked at by: weir run -- python3 -m weir.doctor"
+}
+check "last_line_names_the_other_doctor" last_line
 
 # Ranks.
 check "rank_is_found" with WEIR_SIM=devices=4 LOCAL_RANK=2 SLURM_LOCALID=3 -- 0
@@ -145,43 +179,11 @@ check "export_of_a_killed_process_has_a_remedy" says "$out" "BAD  export $XDG_RU
 rm "$XDG_RUNTIME_DIR/weir/share/frames"
 check "nothing_is_left_to_be_repaired" with -- 0
 
-# Torches: a folder with a version is one, wherever a python3 would look for it.
-torch() {
-    mkdir -p "$1/torch"
-    printf "from typing import Optional\n__version__ = '%s'\ncuda: Optional[str] = %s\n" "$2" "$3" >"$1/torch/version.py"
-}
-torch "$tap_dir/path" 2.9.1+cu128 "'12.8'"
-check "torch_of_the_path_exits_0" with PYTHONPATH="/nonexistent:$tap_dir/path" -- 0
-check "torch_of_the_path_is_found" says "$out" "note torch $tap_dir/path/torch: 2.9.1+cu128 for CUDA 12.8, with no shim" "-m weir.torch build"
-release=$("$weir" --version | cut -d' ' -f2)
-mkdir -p "$tap_dir/cache/weir/torch-2.9.1+cu128-cxx11-x-weir-$release" && : >"$tap_dir/cache/weir/torch-2.9.1+cu128-cxx11-x-weir-$release/weir_torch_shim.0.so"
-check "shim_exits_0" with PYTHONPATH="$tap_dir/path" XDG_CACHE_HOME="$tap_dir/cache" -- 0
-check "shim_is_found" says "$out" "good torch $tap_dir/path/torch: 2.9.1+cu128 for CUDA 12.8, and a shim of this release"
-mkdir -p "$tap_dir/wheel/weir/lib" "$tap_dir/wheel/weir/torch/shims" &&
-    : >"$tap_dir/wheel/weir/lib/libweir-torch.so" && : >"$tap_dir/wheel/weir/torch/shims/torch-2.9.1+cu128-cxx11-x86_64.0.so"
-check "shim_of_a_wheel_elsewhere_exits_0" with PYTHONPATH="$tap_dir/path" WEIR_TORCH_LIBRARY="$tap_dir/wheel/weir/lib/libweir-torch.so" -- 0
-check "shim_of_a_wheel_elsewhere_is_found" says "$out" "good torch $tap_dir/path/torch: 2.9.1+cu128 for CUDA 12.8, and a shim of this release"
-torch "$tap_dir/env/lib/python3.12/site-packages" 2.8.0 None
-check "torch_of_an_environment_exits_0" with VIRTUAL_ENV="$tap_dir/env" -- 0
-check "torch_without_cuda_is_a_note" says "$out" "note torch $tap_dir/env/lib/python3.12/site-packages/torch: 2.8.0 is built without CUDA"
 # A pipe that nobody writes into, in the place of a file; others may make one in /tmp/nvidia-mps.
 not_kept_waiting() {
     env "$1" timeout 60 "$weir" doctor >"$out" 2>"$err"
     [ $? -ne 124 ]
 }
-mkdir -p "$tap_dir/pipes/torch"
-mkfifo "$tap_dir/pipes/torch/version.py" "$tap_dir/pipes/nvidia-cuda-mps-control.pid"
-check "version_that_is_a_pipe_does_not_keep_it_waiting" not_kept_waiting PYTHONPATH="$tap_dir/pipes"
+mkdir "$tap_dir/pipes" && mkfifo "$tap_dir/pipes/nvidia-cuda-mps-control.pid"
 check "daemon_s_number_that_is_a_pipe_does_not_keep_it_waiting" not_kept_waiting CUDA_MPS_PIPE_DIRECTORY="$tap_dir/pipes"
-torch "$tap_dir/home/.local/lib/python3.11/site-packages" "../../*" "'12.8'"
-check "version_that_is_none_exits_1" with -- 1
-check "version_that_is_none_is_named" says "$out" "has no version that could be read"
-rm -r "$tap_dir/home/.local"
-ln -s "$tap_dir/path" "$tap_dir/again"
-twice() {
-    with PYTHONPATH="$tap_dir/path:$tap_dir/again:$tap_dir/path" -- 0 && [ "$(grep -c "2.9.1+cu128" "$out")" -eq 1 ]
-}
-check "torch_that_is_found_twice_is_shown_once" twice
-check "library_that_is_named_and_missing_exits_1" with WEIR_TORCH_LIBRARY=/nonexistent/libweir-torch.so -- 1
-check "library_that_is_named_and_missing_has_a_remedy" says "$out" "BAD  plug-in /nonexistent/libweir-torch.so: " "unset WEIR_TORCH_LIBRARY"
 done_testing

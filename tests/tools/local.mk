@@ -4,7 +4,6 @@ dist_check_SCRIPTS += \
 	%reldir%/check.sh \
 	%reldir%/cluster.sh \
 	%reldir%/completion.sh \
-	%reldir%/devices.sh \
 	%reldir%/doctor.sh \
 	%reldir%/export.sh \
 	%reldir%/labels.sh \
@@ -35,7 +34,6 @@ TESTS += \
 	%reldir%/check.sh \
 	%reldir%/cluster.sh \
 	%reldir%/completion.sh \
-	%reldir%/devices.sh \
 	%reldir%/doctor.sh \
 	%reldir%/export.sh \
 	%reldir%/labels.sh \

@@ -10,9 +10,9 @@ escape=$(printf '\033')
 check "piped_report_is_printed" exits 0 try --seconds=0.05
 check "piped_report_has_no_escape_codes" says_not "$out" "$escape"
 check "report_is_all_that_is_printed" is_empty "$err"
-check "colours_can_be_forced" exits 0 devices --color=always
+check "colours_can_be_forced" exits 0 help try --color=always
 check "forced_colours_have_escape_codes" says "$out" "${escape}["
-check "colour_option_may_stand_before_the_subcommand" exits 0 --color=always devices
+check "colour_option_may_stand_before_the_subcommand" exits 0 --color=always help try
 check "forced_colours_before_the_subcommand_have_escape_codes" says "$out" "${escape}["
 
 # on_terminal COMMAND: runs it with a terminal for all three streams; what it writes there goes to $out.
@@ -26,13 +26,13 @@ if on_terminal true 2>/dev/null; then
         on_terminal "$1" && says "$out" "${escape}[1m"
     }
     plain() {
-        on_terminal "$1" && says "$out" "Device 0" && says_not "$out" "$escape"
+        on_terminal "$1" && says "$out" "Options" && says_not "$out" "$escape"
     }
-    check "terminal_gets_colours" coloured "'$weir' devices"
-    check "no_color_is_respected" plain "NO_COLOR=1 '$weir' devices"
-    check "empty_no_color_is_none" coloured "NO_COLOR= '$weir' devices"
-    check "dumb_terminal_gets_no_colours" plain "TERM=dumb '$weir' devices"
-    check "colours_can_be_forbidden" plain "'$weir' devices --color=never"
+    check "terminal_gets_colours" coloured "'$weir' help try"
+    check "no_color_is_respected" plain "NO_COLOR=1 '$weir' help try"
+    check "empty_no_color_is_none" coloured "NO_COLOR= '$weir' help try"
+    check "dumb_terminal_gets_no_colours" plain "TERM=dumb '$weir' help try"
+    check "colours_can_be_forbidden" plain "'$weir' help try --color=never"
 else
     for fact in $terminal_facts; do
         skip "$fact" "no script(1) that can make a terminal"
@@ -66,7 +66,7 @@ policy bad.yaml <<'YAML'
 weir: 2
 YAML
 check "reader_that_went_away_is_no_error" unread 0 show
-check "reader_that_went_away_from_json_is_no_error" unread 0 devices --json
+check "reader_that_went_away_from_json_is_no_error" unread 0 show --json
 check "reader_that_went_away_from_help_is_no_error" unread 0 --help
 check "reader_that_went_away_from_figures_is_no_error" unread 0 metrics
 check "reader_that_went_away_changes_no_status" unread 1 check --json bad.yaml

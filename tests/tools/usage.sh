@@ -7,10 +7,10 @@
 check "version_is_printed" exits 0 --version
 check "version_is_that_of_the_library" says "$out" "weir $(sed -n 's/^PACKAGE_VERSION = //p' "$top_builddir/Makefile")"
 check "help_is_printed" exits 0 --help
-check "help_lists_all_subcommands_and_an_example" says "$out" "  check " "  show " "  devices " "  doctor " "  try " "  run " "  ps " "  trim " "  set " "  reload " \
+check "help_lists_all_subcommands_and_an_example" says "$out" "  check " "  show " "  doctor " "  try " "  run " "  ps " "  trim " "  set " "  reload " \
     "  metrics " "  leases " "  evict " "  record " "  trace " "  help " "WEIR_GPU=sim weir try"
 
-for name in check show devices doctor try run ps trim set reload metrics leases evict record trace calibrate help; do
+for name in check show doctor try run ps trim set reload metrics leases evict record trace calibrate help; do
     check "help_of_${name}_is_printed" exits 0 "$name" --help
     check "help_of_${name}_shows_an_example" says "$out" "Usage: weir $name" "Example" "  weir $name"
     cp "$out" "$tap_dir/own"
@@ -28,7 +28,7 @@ fits() (
     exits 0 "$@" && awk -v columns="$columns" 'length > columns { print; bad = 1 } END { exit bad }' "$out"
 )
 whole_help_fits() {
-    for subcommand in '' check show devices doctor try run ps top trim set reload metrics leases evict record trace calibrate help; do
+    for subcommand in '' check show doctor try run ps top trim set reload metrics leases evict record trace calibrate help; do
         # shellcheck disable=SC2086 # none at all for the list
         fits "$1" help $subcommand || return 1
     done
@@ -91,10 +91,13 @@ while IFS='|' read -r line instead; do
     check "${name}is_told_what_replaces_it" says "$err" "any more; write: ${instead# }"
     check "${name}does_nothing_else" is_empty "$out"
 done <<'GONE'
+devices                              | weir doctor
+devices --json                       | weir doctor
+help devices                         | weir doctor
 trace plot --svg=memory.svg run.weir | weir trace page TRACE -o page.html
 trace --svg run.weir                 | weir trace page TRACE -o page.html
 replay run.weir --plot=curves.svg    | weir trace page TRACE --policy=FILE -o page.html
 tune --plot front.svg run.weir       | weir trace page TRACE -o page.html
 GONE
-check "unique_beginning_of_an_option_is_enough" exits 0 devices --js
+check "unique_beginning_of_an_option_is_enough" exits 0 show --js
 done_testing

@@ -142,7 +142,7 @@ static const struct gpu *find_gpu(const struct command_call *call, int device)
     if (code == GPU_SUCCESS && device < count)
         return gpu;
     if (code == GPU_SUCCESS && count > 0)
-        complain("--device=%d: there are only %d: weir devices shows them", device, count);
+        complain("--device=%d: there are only %d: weir doctor shows them", device, count);
     else
         complain("no usable GPU: %s (%s). %s", gpu->code_text(code ? code : GPU_NO_DEVICE), gpu->code_name(code ? code : GPU_NO_DEVICE),
                  gpu->remedy());

@@ -64,7 +64,7 @@ struct command {
     int (*run)(const struct command_call *call); /* returns an exit status */
 };
 
-extern const struct command command_check, command_show, command_devices, command_doctor, command_try, command_leases, command_evict, command_trace,
+extern const struct command command_check, command_show, command_doctor, command_try, command_leases, command_evict, command_trace,
     command_replay, command_tune;
 extern const struct command command_record, command_calibrate, command_help;
 extern const struct command command_run_program, command_ps, command_top, command_trim, command_set, command_reload, command_metrics;

@@ -90,7 +90,7 @@ static int read_name(struct reading *reading, const char *key, const char *value
             if (reading->is_known[i])
                 return refuse(reading, "'%s' stands there twice: take one of the lines out", key);
             if (len == 0 || len >= names[i].size)
-                return refuse(reading, "%s: '%s': write 1 to %zu bytes, as weir devices shows them", key, value, names[i].size - 1);
+                return refuse(reading, "%s: '%s': write 1 to %zu bytes, as weir doctor shows them", key, value, names[i].size - 1);
             memcpy(names[i].place, value, len + 1);
             return reading->is_known[i] = true;
         }

@@ -17,6 +17,11 @@
 #include "tools/common/processes.h"
 #include "tools/common/utf8.h"
 
+/* The Makefile has that of this installation. */
+#ifndef WEIR_LIBDIR
+#define WEIR_LIBDIR "/usr/local/lib"
+#endif
+
 #define TEXT_MAX 1024 /* of what is printed as a line; what is longer is cut */
 
 enum { OPT_GPU, OPT_JSON, OPT_TIMEOUT };
@@ -60,8 +65,12 @@ static void forget(struct doctor *doctor)
         free(doctor->findings[i].text);
         free(doctor->findings[i].remedy);
     }
+    for (int i = 0; i < doctor->device_count; i++)
+        free(doctor->devices[i].peers);
     free(doctor->findings);
     free(doctor->devices);
+    free(doctor->driver);
+    free(doctor->toolkit);
 }
 
 static size_t count_of(const struct doctor *doctor, enum doctor_state state)
@@ -99,15 +108,27 @@ static void print_finding(const struct doctor_finding *finding)
     free(about);
 }
 
+/* Whether programs in Python are likely to want Weir here: its plug-in is installed, or the environment has a Python of its own. */
+static bool has_python(void)
+{
+    char *plugin = installed_path(WEIR_LIBDIR "/libweir-torch.so", "lib/libweir-torch.so");
+    bool is_there = access(plugin, R_OK) == 0;
+    free(plugin);
+    return is_there || variable("WEIR_TORCH_LIBRARY") || variable("VIRTUAL_ENV") || variable("CONDA_PREFIX") || variable("PYTHONPATH");
+}
+
 static void print_words(const struct doctor *doctor)
 {
     size_t bad = count_of(doctor, DOCTOR_BAD);
     for (size_t i = 0; i < doctor->count; i++)
         print_finding(&doctor->findings[i]);
+    doctor_print_devices(doctor);
     if (bad)
         printf("\n%zu thing%s to repair.\n", bad, weir__plural(bad));
     else
         puts("\nNothing to repair.");
+    if (has_python())
+        puts("PyTorch and CuPy are looked at by: weir run -- python3 -m weir.doctor");
 }
 
 /* As JSON -------------------------------------------------------------------------------------------------------------------------------- */
@@ -129,6 +150,7 @@ static void print_json(const struct doctor *doctor, int status)
         json_end(&json);
     }
     json_end(&json);
+    doctor_json_devices(doctor, &json);
     json_uint(&json, "repair", count_of(doctor, DOCTOR_BAD));
     json_uint(&json, "status", (uint64_t)status);
     json_end(&json);
@@ -143,7 +165,6 @@ static int run(const struct command_call *call)
     doctor_look_at_place(&doctor);
     doctor_look_at_policy(&doctor);
     doctor_look_at_sockets(&doctor);
-    doctor_look_at_python(&doctor);
     int status = count_of(&doctor, DOCTOR_BAD) ? EXIT_FAILED : EXIT_GOOD;
     if (call->options[OPT_JSON].given)
         print_json(&doctor, status);
@@ -155,15 +176,19 @@ static int run(const struct command_call *call)
 
 const struct command command_doctor = {
     .name = "doctor",
-    .summary = "look at what matters to Weir here, and say what to repair",
+    .summary = "show what each GPU supports and what matters to Weir here, and say what to repair",
     .operands = "",
     .details =
         "Looks at the driver and the devices, at the rank and the limits of a process that is started from here and which limit counts,\n"
-        "at MPS, the policy, the sockets of live processes and of exports and whose they are, and at PyTorch with Weir's plug-in for it.\n"
-        "Each finding is good, a note (good to know) or BAD, with what to do about it. No program is started, neither Python, and nothing\n"
-        "is changed, but that sockets which killed processes left in this user's own directory are removed.\n"
+        "at MPS, the policy, and the sockets of live processes and of exports and whose they are.\n"
+        "Each finding is good, a note (good to know) or BAD, with what to do about it. Behind the findings stand, for each device, the\n"
+        "features that the device, its driver and the toolkit of this build support together, what is missing for the others, and which\n"
+        "devices can reach each other's memory. PyTorch, CuPy and Weir's plug-in are looked at by python -m weir.doctor.\n"
+        "No program is started, and nothing is changed, but that sockets which killed processes left in this user's own directory are\n"
+        "removed.\n"
         "Exit status: 0 there is nothing to repair, 1 there is.",
     .example = "  weir doctor\n"
+               "  WEIR_SIM=devices=2 weir doctor --gpu=sim\n"
                "  WEIR_QUOTA=4GiB weir doctor --gpu=sim --json\n",
     .options = options,
     .run = run,

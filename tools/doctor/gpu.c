@@ -17,6 +17,12 @@ static bool is_simulator(const struct doctor *doctor)
     return strcmp(doctor->gpu->name, "sim") == 0;
 }
 
+/* CUDA writes 12.2 as 12020. The caller's to free. */
+static char *version_text(int version)
+{
+    return format_text("%d.%d", version / 1000, version % 1000 / 10);
+}
+
 /* true: there are devices. */
 static bool look_at_driver(struct doctor *doctor)
 {
@@ -31,40 +37,43 @@ static bool look_at_driver(struct doctor *doctor)
                    gpu->code_text(code), gpu->code_name(code));
         return false;
     }
+    doctor->driver = version_text(driver);
+    doctor->toolkit = version_text(toolkit);
     if (is_simulator(doctor))
         doctor_add(doctor, DOCTOR_NOTE, "driver", NULL, "unset WEIR_GPU, and look again on the machine with the GPU",
-                   "this is the simulator, as if with driver %d.%d: nothing here is said of a GPU", driver / 1000, driver % 1000 / 10);
+                   "this is the simulator, as if with driver %s: nothing here is said of a GPU", doctor->driver);
     else
-        doctor_add(doctor, DOCTOR_GOOD, "driver", NULL, NULL, "CUDA %d.%d; Weir was built with toolkit %d.%d", driver / 1000,
-                   driver % 1000 / 10, toolkit / 1000, toolkit % 1000 / 10);
+        doctor_add(doctor, DOCTOR_GOOD, "driver", NULL, NULL, "CUDA %s; Weir was built with toolkit %s", doctor->driver, doctor->toolkit);
     doctor->device_count = count;
     return true;
 }
 
 static void look_at_feature(struct doctor *doctor, int device, const char *about, enum gpu_feature feature, const char *means)
 {
-    char why[256];
-    if (!doctor->gpu->supports(device, feature, why, sizeof why))
-        doctor_add(doctor, DOCTOR_NOTE, "device", about, NULL, "has no %s (%s): %s", gpu_feature_name(feature), why, means);
+    if (!doctor->devices[device].supports[feature])
+        doctor_add(doctor, DOCTOR_NOTE, "device", about, NULL, "has no %s (%s): %s", gpu_feature_name(feature),
+                   doctor->devices[device].why_not[feature], means);
 }
 
 static void look_at_device(struct doctor *doctor, int device)
 {
-    struct gpu_device_info *info = &doctor->devices[device];
-    char about[16], why[256];
+    const struct doctor_device *read = &doctor->devices[device];
+    const struct gpu_device_info *info = &read->info;
+    char about[16];
     snprintf(about, sizeof about, "%d", device);
-    int code = doctor->gpu->device_info(device, info);
+    int code = doctor_read_device(doctor, device, &doctor->devices[device]);
     if (code != GPU_SUCCESS) {
         doctor_add(doctor, DOCTOR_BAD, "device", about, doctor->gpu->remedy(), "cannot be asked: %s (%s)", doctor->gpu->code_text(code),
                    doctor->gpu->code_name(code));
         return;
     }
-    if (!doctor->gpu->supports(device, GPU_FEATURE_POOLS, why, sizeof why)) {
+    if (!read->supports[GPU_FEATURE_POOLS]) {
         doctor_add(doctor, DOCTOR_BAD, "device", about, "leave it out of the policy's devices, or install a newer driver",
-                   "%s has no memory pools (%s), so no pool can be opened on it", info->name, why);
+                   "%s has no memory pools (%s), so no pool can be opened on it", info->name, read->why_not[GPU_FEATURE_POOLS]);
         return;
     }
-    doctor_add(doctor, DOCTOR_GOOD, "device", about, NULL, "%s, %s, %s", info->name, SIZE_TEXT(info->memory), info->uuid);
+    doctor_add(doctor, DOCTOR_GOOD, "device", about, NULL, "%s, %s, %s free, %s", info->name, SIZE_TEXT(read->memory_total),
+               SIZE_TEXT(read->memory_free), info->uuid);
     if (info->mig)
         doctor_add(doctor, DOCTOR_NOTE, "device", about, NULL,
                    "is an instance of MIG: its memory is its own, percentages are of that, and a process sees one instance at most");

@@ -77,7 +77,7 @@ static void look_at_mps(struct doctor *doctor)
 
 static void look_at_limits(struct doctor *doctor, int device)
 {
-    const struct gpu_device_info *info = &doctor->devices[device];
+    const struct gpu_device_info *info = &doctor->devices[device].info;
     struct weir__quota quota;
     weir__quota_read(device, info->memory, &quota);
     for (size_t i = 0; i < quota.count; i++) {
@@ -110,7 +110,7 @@ void doctor_look_at_place(struct doctor *doctor)
         look_at_rank(doctor);
     look_at_mps(doctor);
     for (int device = 0; device < doctor->device_count; device++)
-        if (doctor->devices[device].memory)
+        if (doctor->devices[device].is_read)
             look_at_limits(doctor, device);
 }
 
