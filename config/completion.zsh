@@ -59,7 +59,7 @@ _weir() {
     _arguments -C '--color=[colours]:when:(auto never always)' '(-)--version[the version]' '(-)'{-h,--help}'[help]' \
         '1:subcommand:->subcommand' '*::argument:->argument' && return
     case $state in
-    subcommand) _describe subcommand _weir_subcommands ;;
+    subcommand) _weir_describe ;;
     argument)
         subcommand=$words[1]
         _weir_specs $subcommand

@@ -3,9 +3,22 @@
 #include "tools/common/command.h"
 
 const struct command *const commands[] = {
-    &command_check, &command_show,  &command_doctor, &command_try,    &command_run_program, &command_ps,     &command_top,
-    &command_trim,  &command_set,   &command_reload,  &command_metrics, &command_leases,     &command_evict,  &command_record,
-    &command_trace, &command_replay, &command_tune, &command_calibrate, &command_help, NULL,
+    &command_check, &command_show, &command_try, &command_doctor,
+    &command_run_program, &command_record,
+    &command_ps, &command_top, &command_metrics, &command_leases,
+    &command_set, &command_reload, &command_trim, &command_evict,
+    &command_trace, &command_replay, &command_tune, &command_calibrate,
+    &command_help, NULL,
+};
+
+const struct command_group command_groups[] = {
+    {"Check a policy and this machine", &command_check},
+    {"Run programs", &command_run_program},
+    {"Watch processes", &command_ps},
+    {"Change processes", &command_set},
+    {"Understand what a program did", &command_trace},
+    {"Help", &command_help},
+    {NULL, NULL},
 };
 
 const struct command_gone commands_gone[] = {

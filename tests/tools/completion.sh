@@ -64,7 +64,7 @@ is_same() {
 }
 
 subcommands() {
-    "$weir" --help | sed -n '/^Subcommands/,/^$/s/^  \([a-z]*\) .*/\1/p'
+    "$weir" --help | sed -n '/^Examples/q; s/^  \([a-z]*\)  .*/\1/p'
 }
 
 # Every option that the help of the subcommand has, as the completion writes it.

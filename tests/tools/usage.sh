@@ -10,6 +10,19 @@ check "help_is_printed" exits 0 --help
 check "help_lists_all_subcommands_and_an_example" says "$out" "  check " "  show " "  doctor " "  try " "  run " "  ps " "  trim " "  set " "  reload " \
     "  metrics " "  leases " "  evict " "  record " "  trace " "  help " "WEIR_GPU=sim weir try"
 
+# groups of the help, and those of the manual page: each title in capitals, and its subcommands.
+groups_of_help() {
+    awk '/^Help$/ { exit } /^[A-Z]/ { head = toupper($1) } /^  [a-z]+  / { if (head) print head; head = ""; print toupper($1) }' "$out"
+}
+groups_of_page() {
+    awk '/^\.Sh/ { head = $2 == "COMMON" ? "" : $2 } /^\.Ss weir/ { if (head) print head; head = ""; print toupper($3) }' "$top_srcdir/man/weir.1"
+}
+are_grouped_alike() {
+    groups_of_help >"$tap_dir/help_groups" && groups_of_page >"$tap_dir/page_groups" && diff "$tap_dir/help_groups" "$tap_dir/page_groups" &&
+        [ "$(wc -l <"$tap_dir/help_groups")" -gt 15 ]
+}
+check "manual_page_has_the_groups_of_the_help" are_grouped_alike
+
 for name in check show doctor try run ps trim set reload metrics leases evict record trace calibrate help; do
     check "help_of_${name}_is_printed" exits 0 "$name" --help
     check "help_of_${name}_shows_an_example" says "$out" "Usage: weir $name" "Example" "  weir $name"

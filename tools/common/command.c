@@ -299,10 +299,14 @@ void command_help_all(void)
          "       weir --version\n");
     paragraph_print("GPU memory pools from a policy file: checks policies, shows what devices can do, tries a policy out, runs PyTorch on its "
                     "pools, shows live processes and changes them, and shows who holds what of pools that processes share.");
-    putchar('\n');
-    style_line(stdout, STYLE_STRONG, "Subcommands");
-    for (const struct command *const *at = commands; *at; at++)
+    const struct command_group *group = command_groups;
+    for (const struct command *const *at = commands; *at; at++) {
+        if (*at == group->first) {
+            putchar('\n');
+            style_line(stdout, STYLE_STRONG, group++->title);
+        }
         paragraph_print_item((*at)->name, 10, (*at)->summary);
+    }
     putchar('\n');
     style_line(stdout, STYLE_STRONG, "Examples");
     for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++)

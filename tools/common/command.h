@@ -72,6 +72,13 @@ extern const struct command command_run_program, command_ps, command_top, comman
 /* All subcommands in the order of the help, ended by NULL. */
 extern const struct command *const commands[];
 
+/* The table in parts, each with what a person is about to do. The manual page has them too, headed by the first words of their titles. */
+struct command_group {
+    const char *title;
+    const struct command *first; /* up to that of the next group */
+};
+extern const struct command_group command_groups[]; /* ended by a NULL title */
+
 /* What former releases had, and what does the same now. */
 struct command_gone {
     const char *command, *option; /* option: NULL for the whole subcommand */

@@ -82,6 +82,21 @@ static void command_operands(const struct command *command)
     }
 }
 
+/* What describes them, group by group. */
+static void command_list(void)
+{
+    unsigned begin = 1, end = 0;
+    puts("\n# _weir_describe: offers them, each group below its title.\n_weir_describe() {\n    local -a group");
+    for (const struct command_group *group = command_groups; group->title; group++, begin = end + 1) {
+        for (end = begin; commands[end] && commands[end] != group[1].first; end++)
+            continue;
+        printf("    group=($_weir_subcommands[%u,%u])\n    _describe -t %s-commands '", begin, end, group->first->name);
+        text(group->title, "");
+        puts("' group");
+    }
+    puts("}");
+}
+
 void generate_zsh(void)
 {
     puts("#compdef weir\n"
@@ -93,7 +108,9 @@ void generate_zsh(void)
         text((*at)->summary, "\\:");
         puts("'");
     }
-    puts(")\n\n# _weir_specs SUBCOMMAND: what _arguments wants of it.\n_weir_specs() {\n    case $1 in");
+    puts(")");
+    command_list();
+    puts("\n# _weir_specs SUBCOMMAND: what _arguments wants of it.\n_weir_specs() {\n    case $1 in");
     for (const struct command *const *at = commands; *at; at++) {
         printf("    %s) specs=(\n", (*at)->name);
         command_options(*at);
