@@ -1,81 +1,44 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/replay/change.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/keys.h"
 #include "policy/policy.h"
 #include "tools/common/complain.h"
 #include "tools/common/environment.h"
 
-#define NAME_MAX_LEN 63
 #define MEMORY_MOST (UINT64_C(1) << 40)
 
-/* One key and its value; several are in an array that ends with a key of NULL. */
+/* One key and its value. */
 struct setting {
     const char *key, *value;
 };
 
 #define KEYS_MAX 6
 
-#define THRESHOLD_NONE                                                                                                                     \
-    {                                                                                                                                      \
-        "release_threshold", "none"                                                                                                        \
-    }
-#define THRESHOLD_SOME                                                                                                                     \
-    {                                                                                                                                      \
-        "release_threshold", "256MiB"                                                                                                      \
-    }
-#define THRESHOLD_ALL                                                                                                                      \
-    {                                                                                                                                      \
-        "release_threshold", "all"                                                                                                         \
-    }
-#define CACHE_OFF                                                                                                                          \
-    {                                                                                                                                      \
-        "cache", "off"                                                                                                                     \
-    }
-#define NO_TWIN                                                                                                                            \
-    {                                                                                                                                      \
-        "small_below", "0"                                                                                                                 \
-    }
-#define TWIN                                                                                                                               \
-    {                                                                                                                                      \
-        "small_below", "1MiB"                                                                                                              \
-    }
-#define LARGER_TWIN                                                                                                                        \
-    {                                                                                                                                      \
-        "small_below", "4MiB"                                                                                                              \
-    }
-#define LARGE_TWIN                                                                                                                         \
-    {                                                                                                                                      \
-        "small_below", "16MiB"                                                                                                             \
-    }
-#define ARENA                                                                                                                              \
-    {                                                                                                                                      \
-        "backing", "arena"                                                                                                                 \
-    }
-#define STEPS                                                                                                                              \
-    {                                                                                                                                      \
-        "on_oom.steps", "[flush, wait, trim, callbacks, neighbours]"                                                                       \
-    }
-#define DEADLINE                                                                                                                           \
-    {                                                                                                                                      \
-        "on_oom.deadline", "60s"                                                                                                           \
-    }
-#define UNCAPPED                                                                                                                           \
-    {                                                                                                                                      \
-        "max_size", "none"                                                                                                                 \
-    }
+enum { NO_MORE, STEPS, DEADLINE, THRESHOLD_NONE, THRESHOLD_SOME, THRESHOLD_ALL, CACHE_OFF, TWIN, LARGER_TWIN, LARGE_TWIN, NO_TWIN, ARENA, UNCAPPED };
 
-static const struct setting singles[][KEYS_MAX] = {
-    {STEPS}, {DEADLINE},    {THRESHOLD_NONE}, {THRESHOLD_SOME}, {THRESHOLD_ALL}, {CACHE_OFF},
-    {TWIN},  {LARGER_TWIN}, {LARGE_TWIN},     {NO_TWIN},        {ARENA},
+static const struct setting settings[] = {
+    [STEPS] = {"on_oom.steps", "[flush, wait, trim, callbacks, neighbours]"},
+    [DEADLINE] = {"on_oom.deadline", "60s"},
+    [THRESHOLD_NONE] = {"release_threshold", "none"},
+    [THRESHOLD_SOME] = {"release_threshold", "256MiB"},
+    [THRESHOLD_ALL] = {"release_threshold", "all"},
+    [CACHE_OFF] = {"cache", "off"},
+    [TWIN] = {"small_below", "1MiB"},
+    [LARGER_TWIN] = {"small_below", "4MiB"},
+    [LARGE_TWIN] = {"small_below", "16MiB"},
+    [NO_TWIN] = {"small_below", "0"},
+    [ARENA] = {"backing", "arena"},
+    [UNCAPPED] = {"max_size", "none"},
 };
 
-static const struct setting several[][KEYS_MAX] = {
+/* Each row is one change, of these settings. */
+static const unsigned char several[][KEYS_MAX] = {
     {STEPS, DEADLINE},
     {STEPS, THRESHOLD_NONE},
     {STEPS, CACHE_OFF},
@@ -92,30 +55,23 @@ static const struct setting several[][KEYS_MAX] = {
 };
 
 /* At a cap only. */
-static const struct setting uncapped[][KEYS_MAX] = {
+static const unsigned char uncapped[][KEYS_MAX] = {
     {UNCAPPED, STEPS}, {UNCAPPED, CACHE_OFF}, {UNCAPPED, THRESHOLD_NONE}, {UNCAPPED, ARENA}, {UNCAPPED, ARENA, CACHE_OFF, STEPS, DEADLINE},
 };
 
-static bool is_of_caches(const struct setting *settings)
-{
-    for (size_t i = 0; i < KEYS_MAX && settings[i].key; i++)
-        if (strcmp(settings[i].key, "cache") == 0)
-            return true;
-    return false;
-}
-
 /* Of all pools, or of the request's own alone. */
-static void add_to(struct changes *changes, const struct setting *settings, size_t pool_count)
+static void add_to(struct changes *changes, const struct setting *chosen, size_t pool_count)
 {
-    if (!changes->has_caches && is_of_caches(settings))
-        return;
+    for (size_t i = 0; chosen[i].key; i++)
+        if (!changes->has_caches && strcmp(chosen[i].key, "cache") == 0)
+            return;
     char *text = NULL, *assignments = NULL;
     size_t text_size, size;
     FILE *words = must(open_memstream(&text, &text_size)), *out = must(open_memstream(&assignments, &size));
-    for (size_t i = 0; i < KEYS_MAX && settings[i].key; i++) {
-        fprintf(words, "%s%s: %s", i ? ", " : "", settings[i].key, settings[i].value);
+    for (size_t i = 0; chosen[i].key; i++) {
+        fprintf(words, "%s%s: %s", i ? ", " : "", chosen[i].key, chosen[i].value);
         for (size_t pool = 0; pool < pool_count; pool++)
-            fprintf(out, "%spools.%s.%s=%s", i || pool ? "," : "", changes->pools[pool], settings[i].key, settings[i].value);
+            fprintf(out, "%spools.%s.%s=%s", i || pool ? "," : "", changes->pools[pool], chosen[i].key, chosen[i].value);
     }
     if (pool_count < changes->pool_count)
         fprintf(words, ", of %s alone", changes->pools[0]);
@@ -125,31 +81,28 @@ static void add_to(struct changes *changes, const struct setting *settings, size
     changes->items[changes->count++] = (struct change){must(text), must(assignments)};
 }
 
-static void add(struct changes *changes, const struct setting *settings)
+static void add(struct changes *changes, const struct setting *chosen)
 {
-    add_to(changes, settings, changes->pool_count);
+    add_to(changes, chosen, changes->pool_count);
     /* What one pool cannot be, as an exportable one no arena, spoils the change of all. */
     if (changes->pool_count > 1)
-        add_to(changes, settings, 1);
+        add_to(changes, chosen, 1);
+}
+
+static void add_row(struct changes *changes, const unsigned char row[static KEYS_MAX])
+{
+    struct setting chosen[KEYS_MAX + 1] = {0};
+    for (size_t i = 0; i < KEYS_MAX && row[i] != NO_MORE; i++)
+        chosen[i] = settings[row[i]];
+    add(changes, chosen);
 }
 
 /* Pools -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* As the policy has names; a trace is a stranger's, and its names become part of assignments. */
-static bool is_name(const char *name)
-{
-    size_t len = strlen(name);
-    if (len == 0 || len > NAME_MAX_LEN || !(isalpha((unsigned char)name[0]) || name[0] == '_'))
-        return false;
-    for (size_t i = 1; i < len; i++)
-        if (!isalnum((unsigned char)name[i]) && name[i] != '_' && name[i] != '-')
-            return false;
-    return true;
-}
-
 static void add_pool(struct changes *changes, const struct trace_pool *pool)
 {
-    if (!is_name(pool->name))
+    /* A trace is a stranger's, and its names become part of assignments. */
+    if (!policy_name_is_valid(pool->name))
         return;
     for (size_t i = 0; i < changes->pool_count; i++)
         if (strcmp(changes->pools[i], pool->name) == 0)
@@ -174,10 +127,10 @@ static void add_caps(struct changes *changes)
         if (bytes <= cap || bytes > most)
             continue;
         char *value = format_text("%" PRIu64 "MiB", bytes >> 20);
-        add(changes, (const struct setting[KEYS_MAX]){{"max_size", value}});
+        add(changes, (const struct setting[]){{"max_size", value}, {NULL, NULL}});
         free(value);
     }
-    add(changes, (const struct setting[KEYS_MAX]){UNCAPPED});
+    add_row(changes, (const unsigned char[KEYS_MAX]){UNCAPPED});
 }
 
 /* The whole ---------------------------------------------------------------------------------------------------------------------------- */
@@ -194,16 +147,16 @@ void changes_make(struct changes *changes, const struct script *script, const st
         return;
     if (refusal->event.b)
         add_caps(changes);
-    for (size_t i = 0; i < sizeof singles / sizeof singles[0]; i++)
-        add(changes, singles[i]);
+    for (unsigned char i = STEPS; i <= ARENA; i++)
+        add_row(changes, (const unsigned char[KEYS_MAX]){i});
 }
 
 void changes_add_several(struct changes *changes)
 {
     for (size_t i = 0; i < sizeof several / sizeof several[0] && changes->pool_count; i++)
-        add(changes, several[i]);
+        add_row(changes, several[i]);
     for (size_t i = 0; i < sizeof uncapped / sizeof uncapped[0] && changes->pool_count && changes->refusal->event.b; i++)
-        add(changes, uncapped[i]);
+        add_row(changes, uncapped[i]);
 }
 
 void changes_free(struct changes *changes)
