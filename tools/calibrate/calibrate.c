@@ -32,11 +32,6 @@ struct answer {
     bool is_kept; /* now, in origin.path */
 };
 
-static const char *const origins[] = {
-    [COSTS_NAMED] = "named",     [COSTS_RECORDED] = "recorded", [COSTS_CACHED] = "measured",
-    [COSTS_SHIPPED] = "shipped", [COSTS_BUILT_IN] = "built-in",
-};
-
 /* Printing ----------------------------------------------------------------------------------------------------------------------------- */
 
 static const char *cost_text(const struct costs *costs, int row, char text[static GPU_COST_TEXT_SIZE])
@@ -111,7 +106,7 @@ static void print_json(const struct answer *answer)
     json_string(&json, "gpu", or_null(costs->gpu));
     json_string(&json, "driver", or_null(costs->driver));
     json_string(&json, "uuid", or_null(costs->uuid));
-    json_string(&json, "origin", origins[answer->origin.kind]);
+    json_string(&json, "origin", costs_origin_word(&answer->origin));
     json_string(&json, "file", or_null(answer->origin.path));
     json_array(&json, "costs");
     for (int i = 0; i < COST_COUNT; i++) {
@@ -151,17 +146,10 @@ static const struct gpu *find_gpu(const struct command_call *call, int device)
 
 static int show_in_force(const struct gpu *gpu, int device, struct answer *answer)
 {
-    struct gpu_device_info info;
-    struct text version;
-    int driver, toolkit, code = gpu->device_info(device, &info);
-    if (!code)
-        code = gpu->versions(&driver, &toolkit);
-    if (code) {
-        complain("device %d: %s (%s)", device, gpu->code_text(code), gpu->code_name(code));
+    struct costs own;
+    if (!measure_describe(gpu, device, &own))
         return EXIT_FAILED;
-    }
-    snprintf(version.chars, sizeof version.chars, "%d.%d", driver / 1000, driver % 1000 / 10);
-    return costs_find(NULL, info.name, version.chars, info.uuid, &answer->measured.costs, &answer->origin);
+    return costs_find(NULL, own.gpu, own.driver, own.uuid, &answer->measured.costs, &answer->origin);
 }
 
 static int measure_and_keep(const struct gpu *gpu, int device, const char *file, struct answer *answer)

@@ -98,7 +98,7 @@ static bool measure_with_stream(struct bench *bench)
     return good;
 }
 
-static bool describe(const struct gpu *gpu, int device, struct costs *costs)
+bool measure_describe(const struct gpu *gpu, int device, struct costs *costs)
 {
     struct bench bench = { .gpu = gpu, .device = device };
     struct gpu_device_info info;
@@ -122,7 +122,7 @@ bool measure_all(const struct gpu *gpu, int device, struct measurement *result)
         complain("device %d: %s", device, why);
         return false;
     }
-    if (!describe(gpu, device, &result->costs) || !bench_is_good(&bench, gpu->set_current_device(device), "made current") ||
+    if (!measure_describe(gpu, device, &result->costs) || !bench_is_good(&bench, gpu->set_current_device(device), "made current") ||
         !choose_block(&bench) || !bench_is_good(&bench, gpu->stream_create(device, &bench.stream), "a stream"))
         return false;
     bool good = measure_with_stream(&bench);

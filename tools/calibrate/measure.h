@@ -19,6 +19,9 @@ struct measurement {
     size_t page_size_count;                      /* that were measured */
 };
 
+/* Whose costs they are: the GPU, its driver and its uuid, and nothing else. Complains and returns false if a call failed. */
+bool measure_describe(const struct gpu *gpu, int device, struct costs *costs);
+
 /* Measures all that the device can do; what it cannot is left as it was. Complains and returns false if a call failed, or the device has less
    than 256 MiB free. Takes up to a GiB and a half of its memory meanwhile, and a GiB of the host's. */
 bool measure_all(const struct gpu *gpu, int device, struct measurement *result);

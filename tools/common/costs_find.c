@@ -227,6 +227,42 @@ static int read_by_name(const char *name, struct costs *costs)
     return status;
 }
 
+static size_t alike(const char *a, const char *b)
+{
+    size_t len = 0;
+    while (a[len] && a[len] == b[len])
+        len++;
+    return len;
+}
+
+int costs_find_nearest(const char *gpu, struct costs *costs, struct costs_origin *origin)
+{
+    char slug[NAME_MAX], *directory = shipped_folder();
+    struct dirent **entries;
+    int count = scandir(directory, &entries, is_table, alphasort), best = 0, status = EXIT_GOOD;
+    weir__costs_slug(gpu, slug);
+    for (int i = 1; i < count; i++)
+        best = alike(entries[i]->d_name, slug) > alike(entries[best]->d_name, slug) ? i : best;
+    if (count > 0 && join(origin->path, directory, entries[best]->d_name)) {
+        origin->kind = COSTS_SHIPPED;
+        status = read_named(origin->path, costs);
+    }
+    for (int i = 0; i < count; i++)
+        free(entries[i]);
+    if (count >= 0)
+        free(entries);
+    free(directory);
+    return status;
+}
+
+const char *costs_origin_word(const struct costs_origin *origin)
+{
+    static const char *const words[] = {
+        [COSTS_NAMED] = "named", [COSTS_RECORDED] = "recorded", [COSTS_CACHED] = "measured", [COSTS_SHIPPED] = "shipped", [COSTS_BUILT_IN] = "built-in",
+    };
+    return words[origin->kind];
+}
+
 int costs_find(const char *file, const char *gpu, const char *driver, const char *uuid, struct costs *costs, struct costs_origin *origin)
 {
     int status = EXIT_GOOD, best = 0;

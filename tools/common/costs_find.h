@@ -23,6 +23,13 @@ struct costs_origin {
  */
 int costs_find(const char *file, const char *gpu, const char *driver, const char *uuid, struct costs *costs, struct costs_origin *origin);
 
+/* The shipped table whose name has the longest beginning in common with that GPU's, of several the first by name. Where none is shipped,
+   nothing is changed. Complains and returns as costs_find(). */
+int costs_find_nearest(const char *gpu, struct costs *costs, struct costs_origin *origin);
+
+/* "named", "recorded", "measured", "shipped" or "built-in". */
+const char *costs_origin_word(const struct costs_origin *origin);
+
 /* Writes the table, mode 0600, in one step: into the file, or for NULL into the cache. path: where it went. Complains and returns
    EXIT_TROUBLE if it could not. */
 int costs_save(const struct costs *costs, const char *file, char path[static PATH_MAX]);

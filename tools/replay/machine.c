@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/replay/machine.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,11 +22,6 @@
 #define RECORDED_KEY "gpu.0.costs"
 #define COST_MOST UINT64_C(100000000) /* ns, of a call or a GiB, that are believed of a table in a trace */
 #define SIMULATED "simulated GPU " /* as the simulator's devices are called */
-#define SUFFIX ".yaml"
-
-#ifndef WEIR_COSTS_DIR
-#define WEIR_COSTS_DIR "/usr/local/share/weir/costs"
-#endif
 
 /* The simulator has one size for all of them: that of the largest, as one that is refused for want of memory says so. */
 static uint64_t memory_of(const struct script *script)
@@ -69,42 +63,6 @@ static const char *or_nothing(const char *text)
     return text ? text : "";
 }
 
-static int is_table(const struct dirent *entry)
-{
-    size_t len = strlen(entry->d_name);
-    return len >= sizeof SUFFIX && strcmp(entry->d_name + len - (sizeof SUFFIX - 1), SUFFIX) == 0;
-}
-
-static size_t alike(const char *a, const char *b)
-{
-    size_t len = 0;
-    while (a[len] && a[len] == b[len])
-        len++;
-    return len;
-}
-
-/* The shipped table whose name has the longest beginning in common with that of the GPU, of several the first by name, the caller's to free();
-   NULL: none is shipped. */
-static char *find_nearest(const char *gpu)
-{
-    const char *named = variable("WEIR_COSTS_DIR");
-    char *directory = named ? format_text("%s", named) : installed_path(WEIR_COSTS_DIR, "share/weir/costs"), *path = NULL;
-    char slug[NAME_MAX];
-    struct dirent **entries;
-    int count = scandir(directory, &entries, is_table, alphasort), best = 0;
-    weir__costs_slug(gpu, slug);
-    for (int i = 1; i < count; i++)
-        best = alike(entries[i]->d_name, slug) > alike(entries[best]->d_name, slug) ? i : best;
-    if (count > 0)
-        path = format_text("%s/%s", directory, entries[best]->d_name);
-    for (int i = 0; i < count; i++)
-        free(entries[i]);
-    if (count >= 0)
-        free(entries);
-    free(directory);
-    return path;
-}
-
 static int find_costs(const struct script *script, const char *file, struct costs *costs, struct machine *machine)
 {
     const char *gpu = or_nothing(trace_value(script->trace, "gpu.0.name"));
@@ -113,13 +71,8 @@ static int find_costs(const struct script *script, const char *file, struct cost
         return EXIT_GOOD;
     }
     int status = costs_find(file, gpu, NULL, trace_value(script->trace, "gpu.0.uuid"), costs, &machine->costs);
-    char *nearest = status == EXIT_GOOD && machine->costs.kind == COSTS_BUILT_IN ? find_nearest(gpu) : NULL;
-    if (nearest) {
-        status = costs_find(nearest, gpu, NULL, NULL, costs, &machine->costs);
-        machine->costs.kind = COSTS_SHIPPED;
-    }
-    free(nearest);
-    return status;
+    bool is_found = status != EXIT_GOOD || machine->costs.kind != COSTS_BUILT_IN;
+    return is_found ? status : costs_find_nearest(gpu, costs, &machine->costs);
 }
 
 /* The simulator's calls cost what its settings say, and a table that is named may be of any GPU. A table that was found for a GPU, even if it is
@@ -243,11 +196,7 @@ const char *machine_costs_text(const struct machine *machine)
 
 void machine_costs_json(struct json *json, const struct machine *machine)
 {
-    static const char *const words[] = {
-        [COSTS_NAMED] = "named",     [COSTS_RECORDED] = "recorded", [COSTS_CACHED] = "measured",
-        [COSTS_SHIPPED] = "shipped", [COSTS_BUILT_IN] = "built-in",
-    };
     json_string(json, "costs", machine && *machine->costs.path ? machine->costs.path : NULL);
-    json_string(json, "costs_origin", machine ? words[machine->costs.kind] : NULL);
+    json_string(json, "costs_origin", machine ? costs_origin_word(&machine->costs) : NULL);
     json_number(json, "growth_factor", machine ? machine->growth : 1, 4);
 }
