@@ -2,6 +2,7 @@
 #include "tools/tune/advice.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,56 +18,34 @@
 
 enum part { PART_THRESHOLD, PART_LARGEST, PART_PER_STREAM, PART_SMALL, PART_INITIAL, PART_MAX_SIZE, PART_BACKING, PART_COUNT };
 
-static const char *const part_keys[PART_COUNT] = {
-    [PART_THRESHOLD] = "release_threshold", [PART_LARGEST] = "cache.largest", [PART_PER_STREAM] = "cache.per_stream",
-    [PART_SMALL] = "small_below",           [PART_INITIAL] = "initial_size",  [PART_MAX_SIZE] = "max_size",
-    [PART_BACKING] = "backing",
+static const struct {
+    const char *key;
+    size_t offset; /* of the bytes in a candidate; backing is a bool, and has none */
+} parts[PART_COUNT] = {
+    [PART_THRESHOLD] = {"release_threshold", offsetof(struct candidate, threshold)},
+    [PART_LARGEST] = {"cache.largest", offsetof(struct candidate, largest)},
+    [PART_PER_STREAM] = {"cache.per_stream", offsetof(struct candidate, per_stream)},
+    [PART_SMALL] = {"small_below", offsetof(struct candidate, small_below)},
+    [PART_INITIAL] = {"initial_size", offsetof(struct candidate, initial)},
+    [PART_MAX_SIZE] = {"max_size", offsetof(struct candidate, max_size)},
+    [PART_BACKING] = {"backing", 0},
 };
 
 static void make_equal(struct candidate *candidate, const struct candidate *to, enum part part)
 {
-    switch (part) {
-    case PART_THRESHOLD:
-        candidate->threshold = to->threshold;
-        break;
-    case PART_LARGEST:
-        candidate->largest = to->largest;
-        break;
-    case PART_PER_STREAM:
-        candidate->per_stream = to->per_stream;
-        break;
-    case PART_SMALL:
-        candidate->small_below = to->small_below;
-        break;
-    case PART_INITIAL:
-        candidate->initial = to->initial;
-        break;
-    case PART_MAX_SIZE:
-        candidate->max_size = to->max_size;
-        break;
-    default:
+    if (part == PART_BACKING)
         candidate->is_arena = to->is_arena;
-    }
+    else
+        memcpy((char *)candidate + parts[part].offset, (const char *)to + parts[part].offset, sizeof(uint64_t));
 }
 
 static const char *value_text(char text[static 32], const struct candidate *candidate, enum part part)
 {
-    switch (part) {
-    case PART_THRESHOLD:
-        return candidate_threshold(text, candidate->threshold);
-    case PART_LARGEST:
-        return candidate->largest ? candidate_bytes(text, candidate->largest) : "no cache";
-    case PART_PER_STREAM:
-        return candidate_bytes(text, candidate->per_stream);
-    case PART_SMALL:
-        return candidate_bytes(text, candidate->small_below);
-    case PART_INITIAL:
-        return candidate_bytes(text, candidate->initial);
-    case PART_MAX_SIZE:
-        return candidate_bytes(text, candidate->max_size);
-    default:
+    uint64_t bytes;
+    if (part == PART_BACKING)
         return candidate->is_arena ? "arena" : "new";
-    }
+    memcpy(&bytes, (const char *)candidate + parts[part].offset, sizeof bytes);
+    return part == PART_LARGEST && !bytes ? "no cache" : candidate_threshold(text, bytes);
 }
 
 /* "256MiB would save 64 MiB and cost 4 ms". */
@@ -210,7 +189,7 @@ static const struct finding *finding_of(const struct writer *writer, const char 
         bool is_of = strncmp(path, prefix, strlen(prefix)) == 0;
         const char *key = is_of ? path + strlen(prefix) : "";
         bool is_cache_off = strcmp(key, "cache") == 0;
-        for (*part = 0; *part < PART_COUNT && strcmp(key, part_keys[*part]) != 0;)
+        for (*part = 0; *part < PART_COUNT && strcmp(key, parts[*part].key) != 0;)
             (*part)++;
         *part = is_cache_off ? PART_LARGEST : *part;
         free(prefix);
