@@ -23,8 +23,10 @@ const struct command_group command_groups[] = {
 
 const struct command_gone commands_gone[] = {
     {"devices", NULL, "weir doctor"},
-    {"replay", "plot", "weir trace page TRACE --policy=FILE -o page.html"},
-    {"trace", "svg", "weir trace page TRACE -o page.html"},
-    {"tune", "plot", "weir trace page TRACE -o page.html"},
+    {"replay", "--plot", "weir trace page TRACE --policy=FILE -o page.html"},
+    {"trace", "--svg", "weir trace page TRACE -o page.html"},
+    {"try", "-v", "WEIR_LOG=info weir try"},
+    {"try", "--verbose", "WEIR_LOG=info weir try"},
+    {"tune", "--plot", "weir trace page TRACE -o page.html"},
     {NULL, NULL, NULL},
 };

@@ -106,6 +106,9 @@ check "policy_without_recovery_is_told_what_would_help" says "$out" "not rescued
 check "failed_request_shows_the_report_of_weir" says "$out" "Weir's report:" "reserved"
 
 check "small_device_passes" tried memory=256MiB 0
+# A run that takes no figures has none, and is a document all the same.
+check "device_that_does_not_tell_its_memory_exits_1" tried fail=device_memory:1:999 1 --json
+check_json "json_without_figures_has_empty_lists" 'd["pools"] == [] and d["devices"] == [] and d["reasons"] and not d["passed"]'
 check "old_driver_passes" tried driver=11.4 0
 check "one_thread_passes" tried '' 0 --threads=1
 check "another_seed_passes" tried '' 0 --seed=42
@@ -136,6 +139,8 @@ for fail in stream_create:3 event_create:2 malloc_async:40 free_async:20 set_asy
 done
 
 check "json_is_printed" tried devices=2 0 --json many.yaml
+check_json "json_has_figures_under_the_names_of_weir_ps" \
+    'd["version"] and [v["index"] for v in d["devices"]] == [0, 1] and all(p["live"] == 0 for p in d["final"]["pools"])'
 check_json "json_says_that_it_passed" 'd["passed"] and d["reasons"] == [] and d["leaked_blocks"] == 0'
 check_json "json_figures_of_each_pool_add_up" \
     'all(p["live"] + p["cached"] + p["slack"] == p["used"] and p["used"] + p["idle"] == p["reserved"] for p in d["pools"])'
@@ -143,7 +148,7 @@ check_json "json_counts_each_request_once" \
     'sum(p["mallocs"] for p in d["pools"]) == d["workload"]["served"] > 0'
 check_json "json_counts_each_free_once" 'd["workload"]["frees"] == d["workload"]["served"]'
 check_json "json_has_the_rescues_of_each_step" \
-    'all(s["rung"] == s["step"] for s in d["steps"] if s["outcome"] == "rescued") and sum(v["rescues"]["wait"] for v in d["devices"]) == sum(s["rung"] == "wait" for s in d["steps"])'
+    'all(s["rung"] == s["step"] for s in d["steps"] if s["outcome"] == "rescued") and sum(v["rescues"]["wait"] for v in d["final"]["devices"]) == sum(s["rung"] == "wait" for s in d["steps"])'
 check_json "json_verified_something" 'd["workload"]["verified"] > 0 and d["workload"]["corrupt"] == 0'
 check "json_of_a_failed_run_exits_1" tried '' 1 --json none.yaml
 check_json "json_of_a_failed_run_has_the_reasons" 'not d["passed"] and d["reasons"] and d["steps"][-1]["report"]'

@@ -16,19 +16,20 @@ enum { CODE_HELP = 256, CODE_COLOR, CODE_FIRST };
 
 #define NAME_MAX_LEN 64 /* longer words are never a misspelt name of ours */
 
-/* Whether former releases had this option, or without one this subcommand; then says what replaces it. */
+/* Whether former releases had this option, or without one (NULL) this subcommand; then says what replaces it. */
 static bool is_gone(const char *command, const char *option)
 {
-    for (const struct command_gone *gone = commands_gone; gone->command; gone++) {
-        bool is_one = strcmp(gone->command, command) == 0 && !gone->option == !option && (!option || strcmp(gone->option, option) == 0);
-        if (is_one && option)
-            complain("%s: there is no option '--%s' any more; write: %s", command, option, gone->instead);
-        else if (is_one)
-            complain("there is no subcommand '%s' any more; write: %s", command, gone->instead);
-        if (is_one)
-            return true;
-    }
-    return false;
+    const struct command_gone *gone = commands_gone;
+    size_t len = option ? strcspn(option, "=") : 0;
+    for (; gone->command; gone++)
+        if (strcmp(gone->command, command) == 0 && !gone->option == !option &&
+            (!option || (strncmp(gone->option, option, len) == 0 && !gone->option[len])))
+            break;
+    if (gone->command && option)
+        complain("%s: there is no option '%s' any more; write: %s", command, gone->option, gone->instead);
+    else if (gone->command)
+        complain("there is no subcommand '%s' any more; write: %s", command, gone->instead);
+    return gone->command != NULL;
 }
 
 const struct command *command_find(const char *name)
@@ -72,7 +73,7 @@ static int wrong_option(const struct command *command, const struct option *opti
     char name[NAME_MAX_LEN] = "";
     if (strncmp(word, "--", 2) == 0)
         snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 2, "="), word + 2);
-    if (name[0] && (is_gone(command->name, name) || is_ambiguous(command, options, name)))
+    if (is_gone(command->name, word) || (name[0] && is_ambiguous(command, options, name)))
         return EXIT_TROUBLE;
     struct policy_guess guess = policy_guess_begin(name);
     for (; options->name; options++)

@@ -81,7 +81,7 @@ extern const struct command_group command_groups[]; /* ended by a NULL title */
 
 /* What former releases had, and what does the same now. */
 struct command_gone {
-    const char *command, *option; /* option: NULL for the whole subcommand */
+    const char *command, *option; /* option: with its dashes; NULL for the whole subcommand */
     const char *instead;          /* what to write: a command and an example of its arguments */
 };
 extern const struct command_gone commands_gone[]; /* ended by a NULL command */

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { OPT_SECONDS, OPT_THREADS, OPT_SEED, OPT_GPU, OPT_JSON, OPT_VERBOSE };
+enum { OPT_SECONDS, OPT_THREADS, OPT_SEED, OPT_GPU, OPT_JSON };
 
 static const struct command_option options[] = {
     [OPT_SECONDS] = {"seconds", 's', OPTION_SECONDS, "SECONDS", "how long the workload runs (default 5)", 0.01, 86400},
@@ -17,7 +17,6 @@ static const struct command_option options[] = {
     [OPT_SEED] = {"seed", 0, OPTION_COUNT, "NUMBER", "start of the random sizes and choices (default 1)", 0, 4294967295.0},
     [OPT_GPU] = {"gpu", 0, OPTION_TEXT, "cuda|sim", "run on CUDA or the simulator (default: $WEIR_GPU, else cuda)", 0, 0},
     [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print the report as one JSON document"},
-    [OPT_VERBOSE] = {.name = "verbose", .letter = 'v', .kind = OPTION_FLAG, .help = "print the library's log on standard error"},
     {0},
 };
 
@@ -25,16 +24,9 @@ void try_fail(struct try_run *run, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    run->reasons = must(realloc(run->reasons, (run->reason_count + 1) * sizeof(char *)));
+    run->reasons = must_grow(run->reasons, run->reason_count, &run->reason_room, sizeof(char *));
     run->reasons[run->reason_count++] = make_text(format, args);
     va_end(args);
-}
-
-static void log_line(void *data, weir_log_level level, const char *line)
-{
-    static const char *const names[] = {[WEIR_LOG_ERROR] = "error", [WEIR_LOG_WARNING] = "warning", [WEIR_LOG_INFO] = "info"};
-    (void)data;
-    fprintf(stderr, "%s: %s\n", names[level], line);
 }
 
 /* Opens the policy; says on stderr why not. Returns an exit status. */
@@ -46,7 +38,6 @@ static int open_weir(struct try_run *run, const char *operand, const char *text,
     how.policy_file = text ? NULL : operand;
     how.policy_text = text;
     how.gpu = gpu_name;
-    how.log = run->is_verbose ? log_line : NULL;
     run->gpu = gpu_find(gpu_name ? gpu_name : variable("WEIR_GPU"), &why);
     if (!run->gpu) {
         complain("%s", why);
@@ -122,7 +113,6 @@ static int run_try(const struct command_call *call)
     run.threads = given[OPT_THREADS].given ? (unsigned)given[OPT_THREADS].count : 4;
     run.seed = given[OPT_SEED].given ? given[OPT_SEED].count : 1;
     run.as_json = given[OPT_JSON].given;
-    run.is_verbose = given[OPT_VERBOSE].given;
     int status = source_load(operand, &run.policy, &text);
     if (status != EXIT_GOOD)
         return status;

@@ -98,7 +98,7 @@ struct try_run {
     double seconds;
     unsigned threads;
     uint64_t seed;
-    bool as_json, is_verbose;
+    bool as_json;
 
     /* what is opened */
     const struct gpu *gpu;
@@ -117,7 +117,7 @@ struct try_run {
     size_t step_count, step_room;
     struct try_step *steps;
     uint64_t leaked_blocks, leaked_bytes;
-    size_t reason_count;
+    size_t reason_count, reason_room;
     char **reasons; /* why the run failed; none: it passed */
 };
 
