@@ -3,9 +3,7 @@
 #include "tools/generator/generate.h"
 
 #include <stdio.h>
-
-#include "policy/keys.h"
-#include "tools/common/command.h"
+#include <string.h>
 
 #define WORDS_MAX 24
 
@@ -68,11 +66,23 @@ static void live_keys(const char *table, enum policy_scope scope)
     puts(")");
 }
 
-/* What may stand as the argument of an option: its choices, or else the word that stands for it in the help. */
-static void option_argument(const struct command_option *option)
+bool generate_takes_word(const struct command_option *option)
 {
-    for (const char *at = option->placeholder; *at; at++)
-        putchar(*at == '|' ? ' ' : *at);
+    return option->kind != OPTION_FLAG && option->kind != OPTION_MAYBE_SECONDS;
+}
+
+void generate_words(const char *choices, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        putchar(choices[i] == '|' ? ' ' : choices[i]);
+}
+
+/* What may stand as the argument of an option, behind its long or short form: its choices, or the word that stands for it in the help. */
+static void option_argument(const struct command *command, const char *form, const struct command_option *option)
+{
+    printf("    [%s %s]='", command->name, form);
+    generate_words(option->placeholder, strlen(option->placeholder));
+    puts("'");
 }
 
 static void command_options(const struct command *command)
@@ -81,7 +91,7 @@ static void command_options(const struct command *command)
     for (const struct command_option *option = command->options; option->name; option++) {
         if (option->letter)
             printf("-%c ", option->letter);
-        printf("--%s%s ", option->name, option->kind == OPTION_FLAG || option->kind == OPTION_MAYBE_SECONDS ? "" : "=");
+        printf("--%s%s ", option->name, generate_takes_word(option) ? "=" : "");
     }
     puts("--color= -h --help'");
 }
@@ -89,16 +99,14 @@ static void command_options(const struct command *command)
 static void command_arguments(const struct command *command)
 {
     for (const struct command_option *option = command->options; option->name; option++) {
-        if (option->kind == OPTION_FLAG || option->kind == OPTION_MAYBE_SECONDS)
+        char form[64];
+        if (!generate_takes_word(option))
             continue;
-        printf("    [%s --%s]='", command->name, option->name);
-        option_argument(option);
-        puts("'");
-        if (option->letter) {
-            printf("    [%s -%c]='", command->name, option->letter);
-            option_argument(option);
-            puts("'");
-        }
+        snprintf(form, sizeof form, "--%s", option->name);
+        option_argument(command, form, option);
+        snprintf(form, sizeof form, "-%c", option->letter);
+        if (option->letter)
+            option_argument(command, form, option);
     }
     printf("    [%s --color]='auto never always'\n", command->name);
 }

@@ -2,11 +2,8 @@
 /* completion_fish.c - `generate fish`: the tables of the fish completion, from the table of subcommands. */
 #include "tools/generator/generate.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "tools/common/command.h"
 
 /* A word in single quotes. */
 static void quoted(const char *text)
@@ -20,19 +17,13 @@ static void quoted(const char *text)
     putchar('\'');
 }
 
-static bool takes_argument(const struct command_option *option)
-{
-    return option->kind != OPTION_FLAG && option->kind != OPTION_MAYBE_SECONDS;
-}
-
 /* What may stand as the argument: one of its choices, or what completion.fish finds for the word that stands for it in the help. */
 static void option_argument(const struct command_option *option)
 {
     printf(" -x -a '(_weir_values %s", strchr(option->placeholder, '|') ? "WORDS" : option->placeholder);
     if (strchr(option->placeholder, '|')) {
         putchar(' ');
-        for (const char *at = option->placeholder; *at; at++)
-            putchar(*at == '|' ? ' ' : *at);
+        generate_words(option->placeholder, strlen(option->placeholder));
     }
     printf(")'");
 }
@@ -46,7 +37,7 @@ static void command_completions(const struct command *command)
         printf("complete -c weir -n '_weir_takes_options %s' -l %s", command->name, option->name);
         if (option->letter)
             printf(" -s %c", option->letter);
-        if (takes_argument(option))
+        if (generate_takes_word(option))
             option_argument(option);
         printf(" -d ");
         quoted(option->help);
@@ -69,7 +60,7 @@ static void command_completions(const struct command *command)
 static void command_arguments(const struct command *command)
 {
     for (const struct command_option *option = command->options; option->name; option++) {
-        if (!takes_argument(option))
+        if (!generate_takes_word(option))
             continue;
         printf(" '%s --%s'", command->name, option->name);
         if (option->letter)

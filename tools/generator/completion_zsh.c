@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/common/command.h"
-
 /* Text within single quotes, in which `special` characters have a backslash for _arguments or _describe. */
 static void text(const char *from, const char *special)
 {
@@ -25,8 +23,7 @@ static void value(const char *kind, size_t len)
         return;
     }
     printf(":word:(");
-    for (size_t i = 0; i < len; i++)
-        putchar(kind[i] == '|' ? ' ' : kind[i]);
+    generate_words(kind, len);
     putchar(')');
 }
 
@@ -36,8 +33,8 @@ static void option_spec(const struct command_option *option, const char *name, c
     text(option->help, "[]\\:");
     putchar(']');
     if (option->kind == OPTION_MAYBE_SECONDS)
-        putchar(':'), value(option->placeholder, strlen(option->placeholder));
-    else if (option->kind != OPTION_FLAG)
+        putchar(':');
+    if (option->kind != OPTION_FLAG)
         value(option->placeholder, strlen(option->placeholder));
     puts("'");
 }

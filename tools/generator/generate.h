@@ -3,7 +3,10 @@
 #ifndef WEIR_GENERATE_H
 #define WEIR_GENERATE_H
 
+#include <stdbool.h>
+
 #include "policy/keys.h"
+#include "tools/common/command.h"
 
 /* The JSON schema that editors use. */
 void generate_schema(void);
@@ -16,6 +19,10 @@ void generate_completion(void);
 /* The tables of the zsh and of the fish completion. */
 void generate_zsh(void);
 void generate_fish(void);
+/* Whether the option has an argument that may be a word of its own. */
+bool generate_takes_word(const struct command_option *option);
+/* "cuda|sim" as "cuda sim". */
+void generate_words(const char *choices, size_t len);
 /* Live keys of the scope as words of a shell: 'keeper=' 'keeper=true'. */
 void generate_assignments(enum policy_scope scope);
 

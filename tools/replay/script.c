@@ -11,7 +11,6 @@
 #define GROWTH_MOST (UINT64_C(1) << 44) /* bytes of one growth: more is none, in a trace that is a stranger's */
 #define GROWTH_TIME_MOST UINT64_C(60000000000) /* ns, likewise */
 
-#define NO_BLOCK UINT32_MAX
 #define DEVICES_MAX 16
 #define DEVICE_LEAST (UINT64_C(32) << 20) /* bytes; none has less */
 
