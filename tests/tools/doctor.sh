@@ -83,7 +83,7 @@ check_json "no_gpu_has_no_devices" 'd["gpu"] is None and d["driver"] is None and
 # Where programs in Python are likely, the last line names what looks at those.
 check "python_without_the_plug_in_exits_0" with VIRTUAL_ENV="$tap_dir" -- 0
 last_line() {
-    tail -n 1 "$out" | grep -q -x -F "PyTorch and CuPy are looked at by: weir run -- python3 -m weir.doctor"
+    tail -n 1 "$out" | grep -q -x "PyTorch and CuPy are looked at by: \(PYTHONPATH=[^ ]* \)\{0,1\}python3 -m weir.doctor"
 }
 check "last_line_names_the_other_doctor" last_line
 

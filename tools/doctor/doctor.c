@@ -17,9 +17,10 @@
 #include "tools/common/processes.h"
 #include "tools/common/utf8.h"
 
-/* The Makefile has that of this installation. */
+/* The Makefile has those of this installation. */
 #ifndef WEIR_LIBDIR
 #define WEIR_LIBDIR "/usr/local/lib"
+#define WEIR_PYTHON_DIR "/usr/local/share/weir/python"
 #endif
 
 #define TEXT_MAX 1024 /* of what is printed as a line; what is longer is cut */
@@ -117,6 +118,18 @@ static bool has_python(void)
     return is_there || variable("WEIR_TORCH_LIBRARY") || variable("VIRTUAL_ENV") || variable("CONDA_PREFIX") || variable("PYTHONPATH");
 }
 
+/* What looks at it. Python finds a wheel's package by itself, and one that `make install` put beside the library only where it is told. */
+static void print_python(void)
+{
+    char *folder = installed_path(WEIR_PYTHON_DIR, "share/weir/python"), *module = format_text("%s/weir/doctor.py", folder);
+    printf("PyTorch and CuPy are looked at by: ");
+    if (access(module, R_OK) == 0)
+        printf("PYTHONPATH=%s%s ", folder, variable("PYTHONPATH") ? ":$PYTHONPATH" : "");
+    puts("python3 -m weir.doctor");
+    free(module);
+    free(folder);
+}
+
 static void print_words(const struct doctor *doctor)
 {
     size_t bad = count_of(doctor, DOCTOR_BAD);
@@ -128,7 +141,7 @@ static void print_words(const struct doctor *doctor)
     else
         puts("\nNothing to repair.");
     if (has_python())
-        puts("PyTorch and CuPy are looked at by: weir run -- python3 -m weir.doctor");
+        print_python();
 }
 
 /* As JSON -------------------------------------------------------------------------------------------------------------------------------- */

@@ -147,8 +147,8 @@ void changes_make(struct changes *changes, const struct script *script, const st
         return;
     if (refusal->event.b)
         add_caps(changes);
-    for (unsigned char i = STEPS; i <= ARENA; i++)
-        add_row(changes, (const unsigned char[KEYS_MAX]){i});
+    for (unsigned i = STEPS; i <= ARENA; i++)
+        add_row(changes, (const unsigned char[KEYS_MAX]){(unsigned char)i});
 }
 
 void changes_add_several(struct changes *changes)
