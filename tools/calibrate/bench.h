@@ -34,6 +34,13 @@ struct bench {
 /* A call of the GPU. Returns its code. */
 typedef int bench_call(struct bench *bench);
 
+/* Defines one: do_NAME() makes that call of bench->gpu. */
+#define BENCH_CALL(name, ...)                                                                                                              \
+    static int do_##name(struct bench *bench)                                                                                              \
+    {                                                                                                                                      \
+        return bench->gpu->__VA_ARGS__;                                                                                                    \
+    }
+
 /* Whether the code is of success; complains if not. */
 bool bench_is_good(const struct bench *bench, int code, const char *what);
 

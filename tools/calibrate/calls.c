@@ -3,100 +3,28 @@
 #include "tools/calibrate/bench.h"
 #include "tools/calibrate/fit.h"
 
-static int do_malloc(struct bench *bench)
-{
-    return bench->gpu->malloc_async(&bench->ptr, SMALL, bench->pool, bench->stream);
-}
-
-static int do_free(struct bench *bench)
-{
-    return bench->gpu->free_async(bench->ptr, bench->stream);
-}
-
-static int do_trim(struct bench *bench)
-{
-    return bench->gpu->pool_trim(bench->pool, UINT64_MAX);
-}
-
-static int do_pool_create(struct bench *bench)
-{
-    return bench->gpu->pool_create(&(struct gpu_pool_spec){ .device = bench->device }, &bench->other);
-}
-
-static int do_pool_destroy(struct bench *bench)
-{
-    return bench->gpu->pool_destroy(bench->other);
-}
-
-static int do_pool_get(struct bench *bench)
-{
-    uint64_t value;
-    return bench->gpu->pool_get(bench->pool, GPU_POOL_RELEASE_THRESHOLD, &value);
-}
-
-static int do_pool_set(struct bench *bench)
-{
-    return bench->gpu->pool_set(bench->pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
-}
-
-static int do_stream_synchronize(struct bench *bench)
-{
-    return bench->gpu->stream_synchronize(bench->stream);
-}
-
-static int do_device_synchronize(struct bench *bench)
-{
-    return bench->gpu->device_synchronize(bench->device);
-}
-
-static int do_wait_event(struct bench *bench)
-{
-    return bench->gpu->stream_wait_event(bench->stream, bench->event);
-}
-
-static int do_capture_status(struct bench *bench)
-{
-    enum gpu_capture_status status;
-    return bench->gpu->stream_capture_status(bench->stream, &status);
-}
-
-static int do_stream_id(struct bench *bench)
-{
-    uint64_t id;
-    return bench->gpu->stream_id(bench->stream, &id);
-}
-
-static int do_exchange_mode(struct bench *bench)
-{
-    return bench->gpu->exchange_capture_mode(&bench->mode);
-}
-
-static int do_record(struct bench *bench)
-{
-    return bench->gpu->event_record(bench->event, bench->stream);
-}
+BENCH_CALL(malloc, malloc_async(&bench->ptr, SMALL, bench->pool, bench->stream))
+BENCH_CALL(free, free_async(bench->ptr, bench->stream))
+BENCH_CALL(trim, pool_trim(bench->pool, UINT64_MAX))
+BENCH_CALL(pool_create, pool_create(&(struct gpu_pool_spec){ .device = bench->device }, &bench->other))
+BENCH_CALL(pool_destroy, pool_destroy(bench->other))
+BENCH_CALL(pool_get, pool_get(bench->pool, GPU_POOL_RELEASE_THRESHOLD, &(uint64_t){ 0 }))
+BENCH_CALL(pool_set, pool_set(bench->pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX))
+BENCH_CALL(stream_synchronize, stream_synchronize(bench->stream))
+BENCH_CALL(device_synchronize, device_synchronize(bench->device))
+BENCH_CALL(wait_event, stream_wait_event(bench->stream, bench->event))
+BENCH_CALL(capture_status, stream_capture_status(bench->stream, &(enum gpu_capture_status){ 0 }))
+BENCH_CALL(stream_id, stream_id(bench->stream, &(uint64_t){ 0 }))
+BENCH_CALL(exchange_mode, exchange_capture_mode(&bench->mode))
+BENCH_CALL(record, event_record(bench->event, bench->stream))
+BENCH_CALL(query, event_query(bench->event))
+BENCH_CALL(current_device, get_current_device(&(int){ 0 }))
+BENCH_CALL(device_memory, device_memory(bench->device, &(uint64_t){ 0 }, &(uint64_t){ 0 }))
 
 static int do_record_and_wait(struct bench *bench)
 {
     int code = do_record(bench);
     return code ? code : do_stream_synchronize(bench);
-}
-
-static int do_query(struct bench *bench)
-{
-    return bench->gpu->event_query(bench->event);
-}
-
-static int do_current_device(struct bench *bench)
-{
-    int device;
-    return bench->gpu->get_current_device(&device);
-}
-
-static int do_device_memory(struct bench *bench)
-{
-    uint64_t free_bytes, total;
-    return bench->gpu->device_memory(bench->device, &free_bytes, &total);
 }
 
 /* Each of `samples` times: before, the call that is timed, after. */

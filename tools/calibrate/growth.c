@@ -10,20 +10,9 @@ struct round {
     uint64_t first, step, growth, trim; /* nanoseconds: the first step, another one, `block` more, that back */
 };
 
-static int do_step(struct bench *bench)
-{
-    return bench->gpu->malloc_async(&bench->ptr, STEP, bench->other, bench->stream);
-}
-
-static int do_grow(struct bench *bench)
-{
-    return bench->gpu->malloc_async(&bench->ptr, bench->block, bench->other, bench->stream);
-}
-
-static int do_give(struct bench *bench)
-{
-    return bench->gpu->pool_trim(bench->other, 0);
-}
+BENCH_CALL(step, malloc_async(&bench->ptr, STEP, bench->other, bench->stream))
+BENCH_CALL(grow, malloc_async(&bench->ptr, bench->block, bench->other, bench->stream))
+BENCH_CALL(give, pool_trim(bench->other, 0))
 
 static int give_back(struct bench *bench, void *ptr)
 {

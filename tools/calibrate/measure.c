@@ -56,10 +56,7 @@ static bool choose_block(struct bench *bench)
     return true;
 }
 
-static int do_begin(struct bench *bench)
-{
-    return bench->gpu->malloc_async(&bench->ptr, STEP, bench->pool, bench->stream);
-}
+BENCH_CALL(begin, malloc_async(&bench->ptr, STEP, bench->pool, bench->stream))
 
 /* The pool has its memory before anything else is timed. */
 static int warm(struct bench *bench)

@@ -10,30 +10,11 @@ static const struct {
     unsigned rounds;
 } sizes[PAGE_SIZES] = { { 2 * MIB, ROUNDS_MAX }, { 32 * MIB, 32 }, { 64 * MIB, 32 }, { 256 * MIB, 16 }, { GIB, 9 } };
 
-static int do_create(struct bench *bench)
-{
-    return bench->gpu->page_create(bench->device, bench->page_size, &bench->page);
-}
-
-static int do_map(struct bench *bench)
-{
-    return bench->gpu->page_map(bench->range, bench->page_size, bench->page);
-}
-
-static int do_access(struct bench *bench)
-{
-    return bench->gpu->page_set_access(bench->range, bench->page_size, &bench->device, 1);
-}
-
-static int do_unmap(struct bench *bench)
-{
-    return bench->gpu->page_unmap(bench->range, bench->page_size);
-}
-
-static int do_release(struct bench *bench)
-{
-    return bench->gpu->page_release(bench->page);
-}
+BENCH_CALL(create, page_create(bench->device, bench->page_size, &bench->page))
+BENCH_CALL(map, page_map(bench->range, bench->page_size, bench->page))
+BENCH_CALL(access, page_set_access(bench->range, bench->page_size, &bench->device, 1))
+BENCH_CALL(unmap, page_unmap(bench->range, bench->page_size))
+BENCH_CALL(release, page_release(bench->page))
 
 static bench_call *const calls[PAGE_CALLS] = { do_create, do_map, do_access, do_unmap, do_release };
 
