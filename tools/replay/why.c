@@ -70,6 +70,17 @@ static char *settings_of(const struct answer *answer, uint64_t memory)
     return memory ? format_text("%s,memory=%" PRIu64, answer->machine.settings, memory) : format_text("%s", answer->machine.settings);
 }
 
+/* Replays the recorded policy up to the refusal, each time with settings and assignments of its own; NULL: with the answer's, with none. */
+static void replay_each(const struct answer *answer, char *const *settings, char *const *assignments, struct outcome *outcomes, size_t count)
+{
+    struct replay *replays = must(calloc(count + 1, sizeof *replays));
+    for (size_t i = 0; i < count; i++)
+        replays[i] = (struct replay){.script = &answer->script, .policy = answer->policy, .machine = settings ? settings[i] : answer->settings,
+                                     .assignments = assignments ? assignments[i] : NULL, .pair_arena = answer->machine.pair_arena};
+    replay_run_all(replays, outcomes, count, NULL);
+    free(replays);
+}
+
 enum doubt { DOUBT_NONE, DOUBT_SOME, DOUBT_ALL };
 
 /*
@@ -101,15 +112,11 @@ static void settle(struct answer *answer)
     uint64_t peak = answer->script.recorded.peak_reserved;
     const uint64_t memories[] = {refusal->others ? refusal->memory - refusal->others : 0, peak};
     size_t count = !refusal->event.b && peak && peak < refusal->memory ? 2 : 1;
-    struct replay replays[2];
     struct outcome *outcomes = must(calloc(2, sizeof *outcomes));
     char *settings[2] = {NULL}, text[WHY_LEN];
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         settings[i] = settings_of(answer, memories[i]);
-        replays[i] = (struct replay){.script = &answer->script, .policy = answer->policy, .machine = settings[i],
-                                     .pair_arena = answer->machine.pair_arena};
-    }
-    replay_run_all(replays, outcomes, count, NULL);
+    replay_each(answer, settings, NULL, outcomes, count);
     size_t best = count == 2 && doubt(answer, &outcomes[1], text) < doubt(answer, &outcomes[0], text);
     doubt(answer, &outcomes[best], answer->why_not);
     answer->recorded = outcomes[best];
@@ -129,7 +136,6 @@ static void tighten(struct answer *answer)
     const struct refusal *refusal = answer->refusal;
     bool at_cap = refusal->event.b;
     uint64_t bound = at_cap ? refusal_cap(refusal) : answer->memory ? answer->memory : refusal->memory, bounds[TIGHTER];
-    struct replay replays[TIGHTER];
     char *texts[TIGHTER];
     if (!serves(&answer->recorded) || answer->script.asking_count < 2 || bound < (uint64_t)TIGHTER_PART << 20)
         return;
@@ -138,10 +144,8 @@ static void tighten(struct answer *answer)
         bounds[i] = bound / TIGHTER_PART * (TIGHTER_PART - 1 - i) >> 20 << 20;
         texts[i] = at_cap ? format_text("pools.%s.max_size=%" PRIu64 "MiB", answer->changes.pools[0], bounds[i] >> 20)
                           : settings_of(answer, bounds[i]);
-        replays[i] = (struct replay){.script = &answer->script, .policy = answer->policy, .pair_arena = answer->machine.pair_arena,
-                                     .machine = at_cap ? answer->settings : texts[i], .assignments = at_cap ? texts[i] : NULL};
     }
-    replay_run_all(replays, outcomes, TIGHTER, NULL);
+    replay_each(answer, at_cap ? NULL : texts, at_cap ? texts : NULL, outcomes, TIGHTER);
     unsigned best = 0;
     while (best < TIGHTER && (!outcomes[best].is_done || serves(&outcomes[best])))
         best++;
@@ -166,24 +170,17 @@ static void tighten(struct answer *answer)
 static void try_changes(struct answer *answer, size_t first)
 {
     size_t count = answer->changes.count - first;
-    struct replay *replays = must(calloc(count + 1, sizeof *replays));
     char **assignments = must(calloc(count + 1, sizeof *assignments));
     for (size_t i = 0; i < count; i++) {
         const char *own = answer->changes.items[first + i].assignments;
         bool has_cap = answer->cap && !strstr(own, ".max_size=");
         assignments[i] = format_text("%s%s%s", has_cap ? answer->cap : "", has_cap ? "," : "", own);
-        replays[i] = (struct replay){.script = &answer->script,
-                                     .policy = answer->policy,
-                                     .machine = answer->settings,
-                                     .pair_arena = answer->machine.pair_arena,
-                                     .assignments = assignments[i]};
     }
     answer->outcomes = must(realloc(answer->outcomes, (answer->changes.count + 1) * sizeof *answer->outcomes));
-    replay_run_all(replays, answer->outcomes + first, count, NULL);
+    replay_each(answer, NULL, assignments, answer->outcomes + first, count);
     for (size_t i = 0; i < count; i++)
         free(assignments[i]);
     free(assignments);
-    free(replays);
 }
 
 /* Whether a smaller change of the same key comes to the same. */
