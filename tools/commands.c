@@ -27,6 +27,6 @@ const struct command_gone commands_gone[] = {
     {"trace", "--svg", "weir trace page TRACE -o page.html"},
     {"try", "-v", "WEIR_LOG=info weir try"},
     {"try", "--verbose", "WEIR_LOG=info weir try"},
-    {"tune", "--plot", "weir trace page TRACE -o page.html"},
+    {"tune", "--plot", "weir tune --json TRACE >found.json && weir trace page TRACE --tune=found.json -o page.html"},
     {NULL, NULL, NULL},
 };

@@ -112,7 +112,7 @@ trace --svg run.weir                 | weir trace page TRACE -o page.html
 replay run.weir --plot=curves.svg    | weir trace page TRACE --policy=FILE -o page.html
 try --verbose                        | WEIR_LOG=info weir try
 try -v policy.yaml                   | WEIR_LOG=info weir try
-tune --plot front.svg run.weir       | weir trace page TRACE -o page.html
+tune --plot front.svg run.weir       | weir tune --json TRACE >found.json && weir trace page TRACE --tune=found.json -o page.html
 GONE
 check "unique_beginning_of_an_option_is_enough" exits 0 show --js
 done_testing
