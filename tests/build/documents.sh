@@ -60,9 +60,9 @@ check "installed_readme_links_to_policies" grep -q '](/.*/default\.yaml)' "$docs
 readme_is_short() {
     words=$(wc -w <"$top_srcdir/README.md")
     echo "README.md has $words words"
-    [ "$words" -le 1400 ]
+    [ "$words" -le 1000 ]
 }
-check "readme_has_at_most_1400_words" readme_is_short
+check "readme_has_at_most_1000_words" readme_is_short
 
 # agree SHORT LONG: each row with a target in the short document has a row in the long one with the same first cell and all its other texts.
 agree() {
