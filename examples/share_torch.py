@@ -54,7 +54,8 @@ def infer(image):
 
 
 def as_tensor(array):
-    return np.from_dlpack(array) if SIMULATED else torch.from_dlpack(array)
+    # NumPy makes every array of DLPack read-only before 2.1, but not what it takes by __array_interface__.
+    return np.asarray(array) if SIMULATED else torch.from_dlpack(array)
 
 
 def produce(count, readers):

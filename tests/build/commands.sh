@@ -36,6 +36,11 @@ needs torch; tests/gpu/torch does it           | weir run --policy=training torc
 the program is the reader's; tests/python/run.sh | weir run --policy pytorch python train.py
 the program is the reader's; tests/python/run.sh | weir run --policy=training python3 train.py --epochs 90
 the program is the reader's; tests/python/run.sh | weir record --stacks -o train-%p.weir -- weir run python3 train.py
+needs torch and a GPU; examples/run.sh does it | python3 "$(pkg-config --variable=exampledir weir)/share_torch.py"
+needs NumPy; examples/run.sh does it           | WEIR_GPU=sim WEIR_SIM=name=demo python3 "$(pkg-config --variable=exampledir weir)/share_torch.py"
+needs torch; tests/gpu/torch does it           | torch.cuda.memory._record_memory_history()
+needs torch; tests/gpu/torch does it           | with weir.torch.pool("activations"):
+needs RMM; tests/gpu/rmm has it                | weirpp::weir w = weirpp::weir::open().value();
 needs torch; tests/gpu/torch does it           | pool = torch.cuda.MemPool(weir.torch.mem_pool_allocator("pytorch.yaml"))
 the program is a model of the authors'         | weir record -o generation.weir -- weir run -- python generate.py
 the program is a model of the authors'         | WEIR_POLICY=small.yaml weir record -o after.weir -- weir run -- python generate.py
@@ -86,7 +91,7 @@ blocks() {
             next
         }
         { gsub(/\\-/, "-"); gsub(/\\&/, "") }
-        /^\.\\" (sh|console|yaml|pool|c|cmake|meson|python|text)$/ { language = $2; next }
+        /^\.\\" (sh|console|yaml|pool|c|cpp|cmake|meson|python|text)$/ { language = $2; next }
         /^\.Bd -literal/ { begin(language); language = name = ""; next }
         /^\.Ed/ { inside = 0; next }
         /^\.Dl / {
@@ -316,11 +321,14 @@ project_runs() {
     fi
 }
 run_cmake() {
-    project && printf 'cmake_minimum_required(VERSION 3.13)\nproject(program C)\n' | cat - "$1" >../project/CMakeLists.txt &&
-        CC=cc cmake -S ../project -B ../project/b && cmake --build ../project/b && project_runs
+    project && cp "$1" ../project/CMakeLists.txt && CC=cc cmake -S ../project -B ../project/b && cmake --build ../project/b && project_runs
 }
 run_meson() {
     project && cp "$1" ../project/meson.build && CC=cc meson setup ../project/b ../project && meson compile -C ../project/b && project_runs
+}
+# No compiler for C++ is asked for: such a block is in the list.
+run_cpp() {
+    not_run "$(head -n 1 "$1")" || { echo "not in the list of $0: $(head -n 1 "$1")" && return 1; }
 }
 run_text() {
     ! grep -n '^\$ ' "$1"

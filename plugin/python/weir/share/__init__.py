@@ -7,11 +7,11 @@ GPU memory shared between processes, without copies.
             torch.from_dlpack(slot.array((480, 640, 3), "uint8")).copy_(image)
 
     with weir.share.Importer("frames") as importer, importer.reader("camera") as reader:
-        async for frame in reader:                             # or: for frame in reader
+        for frame in reader:                                   # in a coroutine: async for frame in reader
             with frame:
                 infer(torch.from_dlpack(frame))
 
-doc/python-sharing.md says what keeps what, and what happens when a process dies. Importing this loads nothing.
+doc/python-sharing.md says which object keeps which memory, and what happens when a process dies. Importing this loads nothing.
 """
 
 from weir.share._array import Array
