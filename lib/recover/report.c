@@ -88,13 +88,23 @@ static void append_pools(weir_error *error, weir_pool *own)
 
 /* What decides ------------------------------------------------------------------------------------------------------------------------- */
 
+/* Each step that gave memory has a line. One more line names all that gave none. */
 static void append_rungs(weir_error *error, const struct weir__report *report)
 {
     char gave[WEIR__BYTES_LEN];
+    uint64_t wasted = 0;
+    unsigned failed = 0;
     for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
-        if (report->rungs[rung].ran)
+        if (report->rungs[rung].ran && report->rungs[rung].gave)
             append(error, 0, "\n  %s: gave %s in %.1f ms", weir_rung_name(rung), weir__bytes(gave, report->rungs[rung].gave),
                    (double)report->rungs[rung].took / 1e6);
+    for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
+        if (report->rungs[rung].ran && !report->rungs[rung].gave) {
+            append(error, 0, "%s%s", failed++ ? ", " : "\n  ", weir_rung_name(rung));
+            wasted += report->rungs[rung].took;
+        }
+    if (failed)
+        append(error, 0, ": gave nothing in %.1f ms", (double)wasted / 1e6);
     if (report->note[0])
         append(error, 0, "\n  %s", report->note);
     if (report->why)

@@ -259,7 +259,7 @@ START_TEST(report_names_request_pools_device_and_rungs)
     atomic_uint calls = 0;
     weir_error error = WEIR_ERROR_INIT;
     static const char *const parts[] = { "pool 'main'", "pool 'other'", "live ", "cached 0 B", "idle ",           "reserved ",
-                                         "device 0: ",  " free of ",    "wait: gave ", "trim: gave ", "callbacks: gave 0 B",
+                                         "device 0: ",  " free of ",    "wait, trim, ", "callbacks, neighbours: gave nothing in ",
                                          "cudaErrorMemoryAllocation" };
     scene_open("weir: 1\ndefaults: { pool: main }\npools: { main: {}, other: {} }\n");
     scene_ok(weir_oom_add(scene.w, count_call, &calls, &error, &id), "weir_oom_add");
