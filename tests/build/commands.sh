@@ -180,12 +180,12 @@ processes_end() {
     unset WEIR_SIM
 }
 
-# run_command COMMAND: as the reader's shell runs it, where 4711 is $reader, and a minute of recording a tenth of a second. What it prints is
-# $printed.
+# run_command COMMAND: as the reader's shell runs it, where 4711 is $reader, a minute of recording a tenth of a second, and a simulated machine
+# this test's own. What it prints is $printed.
 printed=$tap_dir/printed
 run_command() {
     echo "\$ $1"
-    sh -c "$(printf '%s\n' "$1" | sed "s/4711/$reader/g; s/--seconds=60/--seconds=0.1/g")" >"$printed" 2>&1 </dev/null
+    sh -c "$(printf '%s\n' "$1" | sed "s/4711/$reader/g; s/--seconds=60/--seconds=0.1/g; s/name=demo/name=demo-$$/g")" >"$printed" 2>&1 </dev/null
 }
 
 # shows FILE: what was printed has the lines of the file, in their order. Dots stand for what is left out, and blanks for as many.
