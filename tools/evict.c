@@ -65,9 +65,9 @@ const struct command command_evict = {
     .operands_min = 1,
     .operands_max = INT_MAX,
     .details =
-        "Has the exporters that listen at each SOCKET, or without any all that 'weir leases' would show, evict process PID. It gets\n"
-        "no more blocks and cannot come back; it is not killed. What it had mapped stays out of use until it is dead, since its GPU\n"
-        "work may still be running, so end it too. Only root and the exporter's own user may evict.\n"
+        "Disconnects process PID from the exporters that listen at each SOCKET, or from all exporters that 'weir leases' would show. The\n"
+        "process gets no more blocks and cannot connect again; it is not killed. Its mapped blocks stay out of use until it is dead, since\n"
+        "its GPU work may still be running, so end the process too. Only root and the exporter's own user may evict.\n"
         "Exit status: 0 evicted, 1 it imports nothing there, 2 wrong usage, or an exporter refuses or does not answer.",
     .example = "  weir evict 4711\n"
                "  weir evict 4711 frames\n",

@@ -314,13 +314,13 @@ const struct command command_leases = {
     .operands = "[SOCKET]...",
     .operands_max = INT_MAX,
     .details =
-        "Asks the exporters that listen at each SOCKET (a name or a path, as the policy's share.socket), or without any at all sockets\n"
+        "Asks the exporters that listen at each SOCKET (a name or a path, as the policy's share.socket), or without operands at all sockets\n"
         "in $XDG_RUNTIME_DIR/weir/share (root: /run/user/*/weir/share too) and " SHARE_SYSTEM_DIRECTORY
-        ", who imports their pools. STATE\n"
-        "is connected, hung (a producer waited for it in vain) or evicted (its connection has ended; its blocks stay out of use until it\n"
-        "is dead). HOLD is leased, releasing (released, but its GPU work has not come so far) or mapped (not leased); NAME #7 is frame 7\n"
-        "of a ring. Slots of a ring that are only mapped share a line, unless --all is given. Of each ring there is what went through it:\n"
-        "LEASES were given, the slowest reader is LAG frames behind now and was HIGHEST at most.\n"
+        ", which processes import their pools.\n"
+        "STATE is connected, hung (a producer waited too long for it) or evicted (its connection has ended; its blocks stay out of use\n"
+        "until it is dead). HOLD is leased, releasing (released, but its stream has not reached the release) or mapped (not leased);\n"
+        "NAME #7 is frame 7 of a ring. Slots of a ring that are only mapped share a line, unless --all is given. Each open ring has a line\n"
+        "of totals: LEASES is how many frames readers have got; the slowest reader is LAG frames behind, and was HIGHEST behind at most.\n"
         "Only root and the exporter's own user may ask.\n"
         "Exit status: 0 all answered, 1 nobody listens at a socket, 2 an exporter refuses or does not answer (this wins over 1).",
     .example = "  weir leases\n"

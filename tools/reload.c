@@ -15,9 +15,8 @@ const struct command command_reload = {
     .operands_min = 1,
     .operands_max = 1,
     .details =
-        "Process PID (as 'weir ps' shows it) reads its policy again from where it had it, and applies what differs: all of it, or\n"
-        "nothing if a key differs that is not live, or the policy is bad. Keys that were changed by 'weir set' are again as the policy\n"
-        "says. 'weir check' finds what is wrong with the file before.\n"
+        "Has process PID (as 'weir ps' shows it) read its policy again from the same file or text, and apply all differences, or none if\n"
+        "a key differs that is not live, or the policy is bad. This undoes 'weir set'. Run 'weir check' first to find errors in the file.\n"
         "Exit status: 0 reloaded, 1 the process refuses, or there is none, 2 it does not answer, or wrong usage.",
     .example = "  weir reload 4711\n"
                "  weir check policy.yaml && weir reload 4711\n",

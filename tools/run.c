@@ -27,7 +27,7 @@ enum { OPT_POLICY, OPT_NO_PATCH, OPT_REQUIRE, OPT_GPU };
 static const struct command_option options[] = {
     [OPT_POLICY] =
         {.name = "policy", .letter = 'p', .kind = OPTION_TEXT, .placeholder = "POLICY", .help = "the policy, instead of the usual search"},
-    [OPT_NO_PATCH] = {.name = "no-patch", .kind = OPTION_FLAG, .help = "leave torch.cuda.memory_stats() and its like as they are, also where there is no shim"},
+    [OPT_NO_PATCH] = {.name = "no-patch", .kind = OPTION_FLAG, .help = "leave torch.cuda.memory_stats() and its like as they are, even without the shim"},
     [OPT_REQUIRE] = {.name = "require", .kind = OPTION_FLAG, .help = "fail if no torch allocated from Weir"},
     [OPT_GPU] = {.name = "gpu", .kind = OPTION_TEXT, .placeholder = "cuda|sim", .help = "sim: for tests that run no kernel (default: cuda)"},
     {0},
@@ -121,7 +121,7 @@ static char *make_reached(void)
         return path;
     if (file >= 0)
         unlink(path);
-    complain("run: %s: %s: it will not be told whether a torch allocated from Weir; set TMPDIR to a directory that can be written to", path,
+    complain("run: %s: %s: it cannot be known whether a torch allocates from Weir; set TMPDIR to a directory that can be written to", path,
              strerror(code));
     free(path);
     return NULL;
@@ -151,7 +151,7 @@ static bool has_reached(const char *command, const char *path, const char *outer
     if (outer)
         return torch;
     if (!python)
-        complain("run: nothing of %s allocated from Weir: no Python started with Weir in it before it ended. A cleared environment and Python's "
+        complain("run: nothing of %s allocated from Weir: no Python process loaded Weir. A cleared environment and Python's "
                  "options -E, -I and -S keep Weir out", command);
     else if (!torch)
         complain("run: nothing of %s allocated from Weir: Python ran, and imported no torch that is built with CUDA and could use Weir", command);
@@ -204,8 +204,8 @@ const struct command command_run_program = {
     .operands_end_options = true,
     .details =
         "Checks the policy, then runs COMMAND such that in each of its Python processes that imports torch, Weir is torch's allocator as\n"
-        "after weir.torch.enable(patch=True). The program needs no change; processes that it starts are served as well, as those of\n"
-        "torchrun are. Python options that ignore the environment or the site, -E, -I and -S, switch it off, which is said at the end.\n"
+        "after weir.torch.enable(patch=True). The program needs no change, and processes that it starts, such as those of torchrun, use Weir\n"
+        "as well. Python's options -E, -I and -S ignore the environment or the site and so keep Weir out; a line at the end says so.\n"
         "Exit status: that of COMMAND; 1 the policy is bad, 2 it or Weir's own files cannot be read, no torch allocated from Weir with\n"
         "--require, or wrong usage, 126 COMMAND cannot be run, 127 there is none.",
     .example = "  weir run --policy=training.yaml -- python3 train.py --epochs 90\n"

@@ -47,8 +47,8 @@ const struct command command_set = {
     .operands_min = 2,
     .operands_max = INT_MAX,
     .details =
-        "Gives keys of the policy of process PID (as 'weir ps' shows it) other values, all of them or none. Keys are those that 'weir\n"
-        "show' marks as live, values as in a policy. They hold until they are set again, or the process reads its policy again.\n"
+        "Changes live keys in the policy of process PID (as 'weir ps' shows it), all of them or none. 'weir show' marks the live keys.\n"
+        "Values are written as in a policy, and hold until they are set again, or the process reads its policy again.\n"
         "Exit status: 0 set, 1 the process refuses, or there is none, 2 it does not answer, or wrong usage.",
     .example = "  weir set 4711 pools.main.release_threshold=1GiB\n"
                "  weir set 4711 pools.main.keep=512MiB keeper=true\n",

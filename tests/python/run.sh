@@ -106,9 +106,9 @@ reaches() {
 }
 python 'import sys
 sys.exit(int(sys.argv[1]))'
-check "command_without_python_is_told_of_at_the_end" reaches 0 'nothing of true allocated from Weir: no Python started' \
+check "command_without_python_is_told_of_at_the_end" reaches 0 'nothing of true allocated from Weir: no Python process loaded' \
     run --gpu=sim -p good.yaml true
-check "command_whose_python_is_kept_from_it_is_told_of" reaches 3 'nothing of python3 .*no Python started with Weir in it.*-E, -I and -S' \
+check "command_whose_python_is_kept_from_it_is_told_of" reaches 3 'nothing of python3 .*no Python process loaded Weir.*-E, -I and -S' \
     run --gpu=sim -p good.yaml python3 -I script.py 3
 check "command_whose_environment_is_cleared_is_told_of" reaches 0 'nothing of env .*A cleared environment' \
     run --gpu=sim -p good.yaml env -i "PATH=$PATH" python3 script.py 0
@@ -144,7 +144,7 @@ no_temporary() (
 check "directory_for_temporary_files_that_is_not_there_is_named_and_needed_to_require" no_temporary
 no_files() (
     "$weir" run --gpu=sim -p good.yaml sh -c 'echo ran' 2>/dev/null | grep -q ran && ulimit -f 0 &&
-        "$weir" run --gpu=sim -p good.yaml sh -c 'echo ran' 2>&1 | grep -q 'File too large: it will not be told'
+        "$weir" run --gpu=sim -p good.yaml sh -c 'echo ran' 2>&1 | grep -q 'File too large: it cannot be known'
 )
 check "limit_of_files_does_not_end_the_run" no_files
 other_folder() (

@@ -136,7 +136,7 @@ bool record_is_free(const char *path)
 {
     struct stat found;
     if (lstat(path, &found) == 0)
-        complain("record: %s exists, and a trace takes the place of no file: move it away, or name another one with --output", path);
+        complain("record: %s exists, and existing files are never overwritten: move it away, or name another one with --output", path);
     else if (errno != ENOENT)
         complain("record: %s: %s", path, strerror(errno));
     else

@@ -23,7 +23,7 @@ static const struct command_option options[] = {
                     .placeholder = "FILE",
                     .help = "where to write, with %p for the process and %r for its rank (default: " RECORD_NAME ")"},
     [OPT_LEVEL] = {.name = "level", .kind = OPTION_TEXT, .placeholder = "pool|all", .help = "what to record (default: all)"},
-    [OPT_STACKS] = {.name = "stacks", .kind = OPTION_FLAG, .help = "record who asks for memory as well"},
+    [OPT_STACKS] = {.name = "stacks", .kind = OPTION_FLAG, .help = "record the call stack of each request as well"},
     [OPT_PID] = {.name = "pid",
                  .kind = OPTION_TEXT,
                  .placeholder = "PID",
@@ -108,11 +108,11 @@ const struct command command_record = {
     .operands_end_options = true,
     .ends_no_options = process_is_operand,
     .details =
-        "Runs COMMAND such that each of its processes that uses Weir writes a trace, from when it opens its policy to when it closes it:\n"
-        "every request and every free, growth, trims, waits and recovery, with marks and tags. Its policy may be any: what is to be\n"
-        "recorded is put on top of it (keys record.file, record.level and record.stacks). A trace takes the place of no file.\n"
-        "With PID, as 'weir ps' shows it, a live process whose policy says control: true writes one, from now until Ctrl-C, --seconds, or\n"
-        "its end; what it had already is in it. Its policy stays as it is. A command that is called as a number stands behind --.\n"
+        "Runs COMMAND. Each of its processes that uses Weir writes a trace from the moment when it opens its policy until it closes it:\n"
+        "every request and every free, growth, trims, waits and recovery, with marks and tags. Any policy will do: the keys record.file,\n"
+        "record.level and record.stacks are set on top of it. Existing files are never overwritten.\n"
+        "With PID, as 'weir ps' shows it, a live process whose policy says control: true writes a trace until Ctrl-C, --seconds, or its\n"
+        "end. The trace begins with the memory that the process has. Put -- before a command whose name is a number.\n"
         "Exit status: that of COMMAND; of PID: 0 recorded, 1 the process refuses, has gone, or its file is not whole; 2 wrong usage,\n"
         "or the file cannot be made, 126 COMMAND cannot be run, 127 there is none.",
     .example = "  weir record -o train.weir -- ./train\n"
