@@ -139,7 +139,8 @@ static weir_status check_device(const struct weir__device *device, gpu_stream ha
         gpu->stream_device(handle, &found);
     if (found == device->index)
         return WEIR_OK;
-    return weir__fail(error, WEIR_INVALID, "this CUDA stream is of device %d, not of device %d: open it for its own", found, device->index);
+    return weir__fail(error, WEIR_INVALID, "this CUDA stream is of device %d, not of device %d: open it for its own device", found,
+                      device->index);
 }
 
 /* A stream that was destroyed without having been closed. Nothing touches it any more. Returns its name among arenas, which must be told

@@ -34,7 +34,7 @@ weir_status weir__sized_read(const void *given, const char *name, void *known, s
         if (((const unsigned char *)given)[i])
             return weir__fail(error, WEIR_INVALID,
                               "%s is of a later version than this library (%s), and its byte %zu, beyond the %zu known here, is not 0: "
-                              "leave what is new at 0, or use a later libweir",
+                              "leave newer members at 0, or use a later libweir",
                               name, weir_version(), i, known_size);
     memset(known, 0, known_size);
     memcpy(known, given, size < known_size ? size : known_size);

@@ -84,7 +84,7 @@ static weir_status make_file(const char *name, weir_error *error, int *fd, struc
         return weir__fail(error, WEIR_INVALID, "%s: behind a %% only p (process), r (rank) and %% can stand", name);
     int made = move_up(open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0600));
     if (made < 0 && errno == EEXIST)
-        return weir__fail(error, WEIR_BUSY, "%s exists, and a trace takes the place of no file: move it away, or put %%p into the name",
+        return weir__fail(error, WEIR_BUSY, "%s exists, and existing files are never overwritten: move it away, or put %%p into the name",
                           path);
     if (made < 0)
         return weir__fail(error, WEIR_INVALID, "%s: %s", path, strerror(errno));

@@ -84,7 +84,8 @@ weir_status weir_torch_hold_use(weir_torch_hold *hold, weir_cuda_stream stream, 
     for (unsigned s = 0; s < hold->stream_count && !is_known; s++)
         is_known = hold->streams[s] == used;
     if (!is_known && hold->stream_count == TORCH_HOLD_STREAMS_MAX)
-        status = weir__fail(error, WEIR_BUSY, "what is shared is used on %d streams already: copy it for others", TORCH_HOLD_STREAMS_MAX);
+        status = weir__fail(error, WEIR_BUSY, "this memory is used on %d streams already: copy it to use it on another one",
+                            TORCH_HOLD_STREAMS_MAX);
     if (status == WEIR_OK && waits && !is_same_stream(stream, hold->home))
         status = wait_behind(hold, stream, hold->home, error);
     if (status == WEIR_OK && !is_known)

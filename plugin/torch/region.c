@@ -44,7 +44,7 @@ weir_status weir_torch_region_begin(const char *name, int index, weir_error *err
         list_pools(device, names, sizeof names);
         weir__fail(&cleared, WEIR_NOT_FOUND, "the policy has no pool '%s' on device %d: it has %s", name ? name : "", index, names);
     } else if (device && depth == TORCH_REGIONS_MAX) {
-        weir__fail(&cleared, WEIR_INVALID, "%d pools are chosen already, one in the other: no more than that can be", TORCH_REGIONS_MAX);
+        weir__fail(&cleared, WEIR_INVALID, "%d regions are nested already, as many as there can be: leave one first", TORCH_REGIONS_MAX);
     }
     if (cleared.status == WEIR_OK) {
         outer[depth++] = torch_region;

@@ -74,7 +74,7 @@ weir_status share_content_check(const struct share_block *block, const struct sh
                                 weir_error *error)
 {
     if (content->size > block->bytes && content->size != WEIR_EMPTY)
-        return weir__fail(error, WEIR_INVALID, "%s: %zu bytes of a block of %zu: publish at most what it has", function, content->size,
+        return weir__fail(error, WEIR_INVALID, "%s: %zu bytes of a block of %zu: publish at most the whole block", function, content->size,
                           block->bytes);
     if (content->metadata_size > WEIR_METADATA_MAX)
         return weir__fail(error, WEIR_INVALID, "%s: %zu bytes of metadata: at most %d can go with a block", function,

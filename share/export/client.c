@@ -312,7 +312,7 @@ static bool is_allowed(weir_export *e, const struct share_process *process, weir
     bool is_in = share_allowed_has(&e->allowed, process);
     pthread_mutex_unlock(&e->lock);
     if (!is_in)
-        weir__fail(error, WEIR_REFUSED, "user %u is not let in%s: add it to pools.%s.share.allow", (unsigned)process->uid,
+        weir__fail(error, WEIR_REFUSED, "user %u may not connect%s: add it to pools.%s.share.allow", (unsigned)process->uid,
                    weir__user_note(process->uid), e->pool->name);
     return is_in;
 }

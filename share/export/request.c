@@ -95,7 +95,7 @@ static void check_importer(const struct share_client *client, weir_error *error)
                    (int)client->process.pid,
                    same->process.memory_fd >= 0 ? "" : "; an exec by it could not be seen from here: end it, and start it as a new process");
     else if (count >= e->max_importers)
-        weir__fail(error, WEIR_REFUSED, "as many importers as are allowed, %llu, are there already: raise pools.%s.share.max_importers",
+        weir__fail(error, WEIR_REFUSED, "the pool has %llu importers, as many as are allowed: raise pools.%s.share.max_importers",
                    (unsigned long long)e->max_importers, e->pool->name);
 }
 

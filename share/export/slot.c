@@ -215,8 +215,8 @@ static weir_status claim(weir_ring *ring, const void *ptr, const char *function,
         }
     pthread_mutex_unlock(&ring->e->lock);
     if (!*slot)
-        return weir__fail(error, WEIR_INVALID, "%s: %p is no slot of ring '%s' that was taken: use what weir_ring_take() gave", function,
-                          ptr, ring->name);
+        return weir__fail(error, WEIR_INVALID, "%s: %p is not a taken slot of ring '%s': pass the pointer that weir_ring_take() returned",
+                          function, ptr, ring->name);
     return WEIR_OK;
 }
 

@@ -160,7 +160,7 @@ static weir_status wait_until_ready(weir_lease *lease, uint64_t deadline, weir_e
         if (code != GPU_NOT_READY)
             return weir__fail_gpu(error, i->gpu, code, "asking whether a block of '%s' is ready", i->socket);
         if (!is_connected(lease, true))
-            return weir__fail(error, WEIR_GONE, "import '%s': the exporter is gone, and had not finished this block", i->socket);
+            return weir__fail(error, WEIR_GONE, "import '%s': the exporter ended before its work on this block", i->socket);
         if (weir__service_now() >= deadline)
             return weir__fail(error, WEIR_TIMEOUT, "import '%s': the exporter's work on the block takes longer than the time given",
                               i->socket);

@@ -222,7 +222,7 @@ static weir_status next_frame(weir_reader *reader, uint64_t deadline, weir_error
     struct share_session *session = reader->session;
     *lease = NULL;
     if (session && !has_news(reader) && reader->held >= reader->limit)
-        return weir__fail(error, WEIR_BUSY, "ring '%s': as many leases as this reader may have, %u, are in use: release one, or open it with more",
+        return weir__fail(error, WEIR_BUSY, "ring '%s': all %u leases of this reader are in use: release one, or open the reader with more",
                           reader->name, reader->limit);
     if (session)
         share_session_wait(session, has_news, reader, deadline);
