@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# torchrun.sh - starts so many ranks of a PyTorch program on this machine, each with pools on its own GPU: torchrun sets LOCAL_RANK.
+# torchrun.sh - starts the ranks of a PyTorch program on this machine, each with pools on its own GPU: torchrun sets LOCAL_RANK.
 #
 #     ./torchrun.sh 4 train.py --epochs 90
 #
-# With MPS or HAMi their limits count. Where nothing else says how much of a GPU is for this job: WEIR_QUOTA=50% ./torchrun.sh …
+# Limits of MPS and HAMi count. Without them, WEIR_QUOTA=50% ./torchrun.sh … tells Weir that the job has half of each GPU.
 set -eu
 usage='usage: torchrun.sh RANKS PROGRAM [ARGUMENT]...'
 ranks=${1:?$usage}
