@@ -653,7 +653,7 @@ def torch_that_refuses_another_allocator_names_weir():
             """,
             **variables,
         )
-        has(said, "RuntimeError", "Can't swap an already initialized allocator: by " + name, "Weir is the allocator", "MemPool")
+        has(said, "RuntimeError", "Can't swap an already initialized allocator: Weir is the allocator of torch", "by " + name, "MemPool")
 
 
 @fact

@@ -97,7 +97,7 @@ class Array:
             raise BufferError("a copy on the GPU is the consumer's to make: torch.from_dlpack(frame).clone(), cupy.from_dlpack(frame).copy()")
         if not self._writable and not copy and not is_versioned:
             raise BufferError(
-                "the memory is only to be read, which DLPack before 1.0 cannot say: use a newer consumer, or array(writable=True) "
+                "the memory is read-only, which DLPack before 1.0 cannot express: use a newer consumer, or array(writable=True) "
                 "and do not write to it"
             )
         if self._is_simulated:
@@ -185,7 +185,7 @@ class Shared:
     def _make(self, what: Layout, writable: bool) -> Array:
         hold = self._hold
         if hold is None:
-            raise WeirError(Status.INVALID, "it was given back already: make arrays before that")
+            raise WeirError(Status.INVALID, "the memory was given back already: make arrays before that")
         return Array(hold, self._ptr, self._device, self._home, what, writable)
 
     def _view(self) -> Array:

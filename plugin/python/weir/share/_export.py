@@ -261,7 +261,7 @@ class Exporter:
         return {field[0]: getattr(info, field[0]) for field in info._fields_[1:]}
 
     def close(self) -> None:
-        """Once no ring, slot, array or tensor of it is left; those that are go on, and it warns of them."""
+        """Closes the exporter, or warns of the rings, slots, arrays and tensors that still exist: the last of them closes it."""
         close_all(self._rings)
         export, self._hold = self._hold, None
         _native.let_go(export, "the exporter")

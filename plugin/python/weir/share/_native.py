@@ -281,7 +281,7 @@ class Hold:
         self.c_drop(self.ptr)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError("what is shared cannot be copied or pickled: send the name of the ring or the block, or copy the tensor")
+        raise TypeError("shared objects cannot be copied or pickled: send the name of the ring or the block, or copy the tensor")
 
 
 def hold(
@@ -308,12 +308,12 @@ def close_all(things: "weakref.WeakValueDictionary[int, Any]") -> None:
 
 
 def let_go(thing: Optional[Hold], what: str) -> None:
-    """Says so where it goes on, since something that was made of it is left."""
+    """Warns if objects that were made of it still exist, which keep it open."""
     others = load().weir_torch_hold_holders(thing.ptr) - 1 if thing is not None else 0
     if others > 0:
         warnings.warn(
-            f"{what} is not closed yet: {others} array(s), tensor(s), slot(s) or ring(s) of it are left, and it ends with the last of "
-            "them: delete them before, or copy what is to stay",
+            f"{what} is not closed yet: {others} array(s), tensor(s), slot(s) or ring(s) of it still exist, and the last of them closes it: "
+            "delete them first, or copy their data",
             RuntimeWarning,
             stacklevel=4,
         )

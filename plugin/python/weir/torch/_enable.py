@@ -150,7 +150,7 @@ def _change_allocator(torch: Any, allocator: Any) -> None:
 
 
 def _keep(torch: Any) -> None:
-    """From now on torch's refusal to take another allocator says which one it has."""
+    """Makes torch's refusal of another allocator name Weir."""
     original = torch._C._cuda_changeCurrentAllocator
 
     @functools.wraps(original)
@@ -160,7 +160,7 @@ def _keep(torch: Any) -> None:
         except RuntimeError as error:
             how = "`weir run`" if "WEIR_TORCH_PATCH" in os.environ else "weir.torch.enable()"
             raise RuntimeError(
-                f"{error}: by {how}, Weir is the allocator of torch in this process. Leave that away, or give the other allocator "
+                f"{error}: Weir is the allocator of torch in this process, by {how}. Do without that, or give the other allocator "
                 "to a torch.cuda.MemPool"
             ) from error
 

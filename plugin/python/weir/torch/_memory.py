@@ -256,6 +256,6 @@ def memory_snapshot(mempool_id: Optional[Tuple[int, int]] = None, include_traces
     mempool_id: the id of a torch.cuda.MemPool, whose blocks are torch's to show, and not here.
     """
     if mempool_id is not None and tuple(mempool_id) != (0, 0):
-        raise NotImplementedError("weir.torch.memory_snapshot: which blocks belong to a MemPool is not known to Weir")
+        raise NotImplementedError("weir.torch.memory_snapshot: Weir does not know which blocks belong to a MemPool")
     library = _library.load()
     return [_segment(device, *block) for device in range(_DEVICES) for block in library.blocks(device)]
