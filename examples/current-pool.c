@@ -6,7 +6,7 @@
  *     WEIR_POLICY=current-pool.yaml ./current-pool
  *
  * Nothing but weir_open() and weir_close() is added: `current: true` in the policy makes Weir's pool the one that cudaMallocAsync uses on
- * the device, and closing puts the former one back. What CUDA serves by itself is not recovered by Weir when memory runs out.
+ * the device, and closing puts the former one back. Weir does not recover a request that CUDA serves by itself when memory runs out.
  */
 #include <cuda_runtime_api.h>
 #include <stdio.h>

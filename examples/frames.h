@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * frames.h - what the sharing examples do with GPU memory: paint a picture, check it, cut out a part. On the GPU by CUDA, behind the work of a
+ * frames.h - the work of the sharing examples on GPU memory: paint a picture, check it, cut out a part. On the GPU by CUDA, behind the work of a
  * stream; on the simulator, whose memory is the host's, by the host. A program of yours has its kernels here.
  */
 #ifndef FRAMES_H

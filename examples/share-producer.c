@@ -6,8 +6,8 @@
  *     WEIR_POLICY=share.yaml ./share-producer 100           on the GPU, or without one, in this and the consumers' terminals:
  *     export WEIR_GPU=sim WEIR_SIM=name=demo
  *
- * The argument is how many frames there are; a second one says for how many readers to wait before the first (1). Nothing here waits for the
- * GPU: a push says that the frame is ready once the stream has come so far, and the consumers' streams wait for that.
+ * The first argument is the number of frames; the second, 1 by default, is the number of readers to wait for before the first frame. No host
+ * waits for the GPU: a frame is ready once the producer's stream reaches its push, and the consumers' streams wait for that.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 
 enum { WIDTH = 640, HEIGHT = 480, SLOTS = 4, PATIENCE = 60000 /* milliseconds */ };
 
-/* A frame that nobody reads yet is lost: readers get what is pushed once they are there. */
+/* A frame without a reader is lost: readers get the frames that are pushed after they have opened the ring. */
 static int wait_for_readers(weir_ring *ring, unsigned wanted)
 {
     for (int ms = 0; weir_ring_readers(ring) < wanted; ms++) {

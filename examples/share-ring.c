@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * share-ring.c - one ring, four consumers, and what happens when one of them is killed with a frame in its hands: nothing, to the others.
+ * share-ring.c - one ring and four consumers, of which one is killed while it holds a frame; the others go on unharmed.
  *
  *     cc share-ring.c frames.c -o share-ring $(pkg-config --cflags --libs weir) -DWITH_CUDA -lcudart   (and CUDA's -I and -L)
  *     WEIR_POLICY=share.yaml ./share-ring                                        on the GPU
