@@ -42,21 +42,18 @@ static const char *const overflow_names[] = {
 
 /* In words ----------------------------------------------------------------------------------------------------------------------------- */
 
-static const char *duration_text(struct text *text, uint64_t ms)
+static const char *duration_text(char text[WEIR__TIME_LEN], uint64_t ms)
 {
-    if (ms == 0)
-        snprintf(text->chars, sizeof(text->chars), "< 1 ms");
-    else
-        format_time(text, (ms < MS_MAX ? ms : MS_MAX) * 1000000);
-    return text->chars;
+    return ms ? weir__time(text, (ms < MS_MAX ? ms : MS_MAX) * 1000000) : "< 1 ms";
 }
 
 static void add_importer(struct table *table, const struct observed_importer *importer)
 {
-    struct text user, idle;
+    struct text user;
+    char idle[WEIR__TIME_LEN];
     table_cell(table, "%d", importer->told.pid);
     table_row(table, process_user(importer->told.uid, &user), importer->told.name[0] ? importer->told.name : "-",
-              states[importer->told.state], duration_text(&idle, importer->told.idle_ms));
+              states[importer->told.state], duration_text(idle, importer->told.idle_ms));
 }
 
 /* How many blocks stand in the line of this hold, and their bytes: those of a name, as the slots of a ring, that are only mapped share one. 0: it
@@ -81,7 +78,7 @@ static size_t blocks_of(const struct observed_importer *importer, size_t which, 
 
 static void add_hold(struct table *table, const observed_hold *hold, size_t blocks, uint64_t bytes)
 {
-    struct text held;
+    char held[WEIR__TIME_LEN];
     if (!hold) {
         table_row(table, "-", "-", "-", "-");
         return;
@@ -92,7 +89,7 @@ static void add_hold(struct table *table, const observed_hold *hold, size_t bloc
         table_cell(table, "%s #%llu", hold->name, (unsigned long long)hold->sequence);
     else
         table_cell(table, "%s", hold->name);
-    table_row(table, SIZE_TEXT(bytes), hold_names[hold->hold], hold->hold == WIRE_HOLD_MAPPED ? "-" : duration_text(&held, hold->held_ms));
+    table_row(table, SIZE_TEXT(bytes), hold_names[hold->hold], hold->hold == WIRE_HOLD_MAPPED ? "-" : duration_text(held, hold->held_ms));
 }
 
 static void print_counts(const observed_counts *counts)

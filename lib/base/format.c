@@ -2,8 +2,11 @@
 #include "lib/base/format.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "lib/base/number.h"
 
 const char *weir__bytes(char text[WEIR__BYTES_LEN], uint64_t bytes)
 {
@@ -28,6 +31,48 @@ const char *weir__bytes_kept(char text[WEIR__BYTES_LEN], uint64_t bytes)
         return weir__bytes(text, bytes);
     snprintf(text, WEIR__BYTES_LEN, "all");
     return text;
+}
+
+static unsigned digits_of(uint64_t number)
+{
+    unsigned digits = 1;
+    while (number >= 10) {
+        number /= 10;
+        digits++;
+    }
+    return digits;
+}
+
+/* Rounded first, as 999.6 µs are 1.00 ms. Seconds keep all digits before the point. */
+const char *weir__time_digits(char text[WEIR__TIME_LEN], uint64_t nanoseconds, unsigned digits)
+{
+    static const struct {
+        const char *name;
+        unsigned places;
+        uint64_t nanoseconds;
+    } units[] = {{"ns", 0, 1}, {"\u00b5s", 3, 1000}, {"ms", 6, 1000000}, {"s", 9, 1000000000}};
+    unsigned all = digits_of(nanoseconds), dropped = 0;
+    uint64_t step = 1; /* what one of the last digit is */
+    for (; dropped + digits < all && dropped < 9; dropped++)
+        step *= 10;
+    uint64_t half = step / 2, rounded = nanoseconds > UINT64_MAX - half ? UINT64_MAX : nanoseconds + half;
+    rounded -= rounded % step;
+    if (digits_of(rounded) > all && dropped && dropped < 9) {
+        step *= 10;
+        dropped++;
+    }
+    size_t unit = rounded ? weir__smaller((digits_of(rounded) - 1) / 3, 3) : 3;
+    uint64_t whole = rounded / units[unit].nanoseconds, rest = rounded % units[unit].nanoseconds / step;
+    if (rounded && units[unit].places > dropped)
+        snprintf(text, WEIR__TIME_LEN, "%" PRIu64 ".%0*" PRIu64 " %s", whole, (int)(units[unit].places - dropped), rest, units[unit].name);
+    else
+        snprintf(text, WEIR__TIME_LEN, "%" PRIu64 " %s", whole, units[unit].name);
+    return text;
+}
+
+const char *weir__time(char text[WEIR__TIME_LEN], uint64_t nanoseconds)
+{
+    return weir__time_digits(text, nanoseconds, WEIR__TIME_DIGITS);
 }
 
 const char *weir__plural(uint64_t count)

@@ -16,6 +16,18 @@ const char *weir__bytes(char text[WEIR__BYTES_LEN], uint64_t bytes);
 /* The same of what is kept: "all" for UINT64_MAX. */
 const char *weir__bytes_kept(char text[WEIR__BYTES_LEN], uint64_t bytes);
 
+#define WEIR__TIME_LEN 32
+#define WEIR__TIME_DIGITS 3 /* that count, in all that Weir says */
+#define WEIR__TIME_DIGITS_MOST 20
+
+/* Writes "0 s", "87 ns", "1.50 µs", "12.3 ms", "1.23 s" or "3600 s" into text and returns it: three digits that count, and all those of whole
+   seconds. */
+const char *weir__time(char text[WEIR__TIME_LEN], uint64_t nanoseconds);
+#define WEIR__TIME(nanoseconds) weir__time((char[WEIR__TIME_LEN]){ 0 }, nanoseconds)
+
+/* The same with another number of digits, for columns whose rows must be told apart. */
+const char *weir__time_digits(char text[WEIR__TIME_LEN], uint64_t nanoseconds, unsigned digits);
+
 /* "s" for any number of things but one. */
 const char *weir__plural(uint64_t count);
 

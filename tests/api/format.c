@@ -55,6 +55,63 @@ START_TEST(all_is_said_of_what_is_kept_alone)
 }
 END_TEST
 
+static const struct {
+    uint64_t nanoseconds;
+    const char *text;
+} times[] = {
+    { 0, "0 s" },
+    { 1, "1 ns" },
+    { 999, "999 ns" },
+    { 1000, "1.00 \u00b5s" },
+    { 1004, "1.00 \u00b5s" },
+    { 1005, "1.01 \u00b5s" },
+    { 9994, "9.99 \u00b5s" },
+    { 9995, "10.0 \u00b5s" },
+    { 12340, "12.3 \u00b5s" },
+    { 99949, "99.9 \u00b5s" },
+    { 99950, "100 \u00b5s" },
+    { 999499, "999 \u00b5s" },
+    { 999500, "1.00 ms" },
+    { 2060000, "2.06 ms" },
+    { 12345678, "12.3 ms" },
+    { 500000000, "500 ms" },
+    { 999999999, "1.00 s" },
+    { 1234000000, "1.23 s" },
+    { 59990000000, "60.0 s" },
+    { 999499999999, "999 s" },
+    { 999500000000, "1000 s" },
+    { 12345600000000, "12346 s" },
+    { UINT64_MAX, "18446744073 s" },
+};
+
+START_TEST(time_has_three_digits_in_the_unit_that_gives_less_than_a_thousand)
+{
+    char text[WEIR__TIME_LEN];
+    ck_assert_str_eq(weir__time(text, times[_i].nanoseconds), times[_i].text);
+}
+END_TEST
+
+static const struct {
+    uint64_t nanoseconds;
+    unsigned digits;
+    const char *text;
+} exact_times[] = {
+    { 2060843, 4, "2.061 ms" },
+    { 2060843, 7, "2.060843 ms" },
+    { 2060843, WEIR__TIME_DIGITS_MOST, "2.060843 ms" },
+    { 87, WEIR__TIME_DIGITS_MOST, "87 ns" },
+    { 999996, 5, "1.0000 ms" },
+    { 12204000001, WEIR__TIME_DIGITS_MOST, "12.204000001 s" },
+    { UINT64_MAX, WEIR__TIME_DIGITS_MOST, "18446744073.709551615 s" },
+};
+
+START_TEST(time_has_as_many_digits_as_are_asked_for_and_there_are)
+{
+    char text[WEIR__TIME_LEN];
+    ck_assert_str_eq(weir__time_digits(text, exact_times[_i].nanoseconds, exact_times[_i].digits), exact_times[_i].text);
+}
+END_TEST
+
 START_TEST(only_one_thing_is_singular)
 {
     ck_assert_str_eq(weir__plural(0), "s");
@@ -201,6 +258,9 @@ int main(void)
     Suite *suite = suite_create("words");
     TCase *tcase = suite_case(suite, "words", 0);
     tcase_add_loop_test(tcase, size_is_written_in_the_largest_unit_that_fits, 0, (int)(sizeof sizes / sizeof sizes[0]));
+    tcase_add_loop_test(tcase, time_has_three_digits_in_the_unit_that_gives_less_than_a_thousand, 0, (int)(sizeof times / sizeof times[0]));
+    tcase_add_loop_test(tcase, time_has_as_many_digits_as_are_asked_for_and_there_are, 0,
+                        (int)(sizeof exact_times / sizeof exact_times[0]));
     suite_add(tcase, largest_size_fits_the_text, all_is_said_of_what_is_kept_alone, only_one_thing_is_singular,
               what_an_errno_says_to_be_wanting_is_the_remedy, every_status_has_a_name_and_a_text, unknown_status_has_a_name_and_a_text,
               first_error_of_a_record_stays, record_may_be_null, gpu_error_names_what_cuda_says,

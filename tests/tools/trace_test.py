@@ -4,6 +4,7 @@
 import ctypes
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -149,7 +150,7 @@ def is_so(row, **wanted):
 @fact
 def summary_is_what_is_shown_without_a_view():
     assert weir(JOB) == weir("summary", JOB)
-    has(weir(JOB), "train, pid 4711, rank 0: 11 events of 2 threads in 60 ms", "2023-11-14 22:13:20", "3 malloc", "step 2",
+    has(weir(JOB), "train, pid 4711, rank 0: 11 events of 2 threads in 60.0 ms", "2023-11-14 22:13:20", "3 malloc", "step 2",
         "Most at a time: 7 MiB at 30.0 ms", "Out of memory: 1 at a pool's cap")
 
 
@@ -186,7 +187,7 @@ def leaks_are_what_is_live_at_the_end():
     answer = ask("leaks", JOB)
     assert [leak["bytes"] for leak in answer["leaks"]] == [4 * MIB, MIB]
     is_so(answer["leaks"][0], tag="weights", size=4 * MIB, blocks=1, age=60 * MS, pool="main")
-    has(weir("leaks", JOB), "5 MiB in 2 blocks", "60 ms")
+    has(weir("leaks", JOB), "5 MiB in 2 blocks", "60.0 ms")
 
 
 @fact
@@ -268,7 +269,7 @@ def waits_have_their_times():
     is_so(pick(waits, kind="wait"), count=1, ns=3 * MS, longest_at=41 * MS, bytes=512)
     is_so(pick(waits, kind="rung"), rung=2, count=1, longest_ns=5 * MS)
     is_so(pick(waits, kind="trim"), bytes=2 * MIB)
-    has(weir("waits", JOB), "rung trim", "5 ms", "42.0 ms")
+    has(weir("waits", JOB), "rung trim", "5.00 ms", "42.0 ms")
 
 
 @fact
@@ -355,7 +356,10 @@ def misspelt_view_is_answered_with_the_one_that_was_meant():
 def moment_behind_the_end_is_refused():
     has(weir("live", "--at=12", JOB, status=1), "job.weir: --at=12: the trace ends at 70.0 ms")
     has(weir("live", "--at=70ms", JOB), "At 70.0 ms: 5 MiB")
-    has(weir("live", "--at=70.04ms", JOB), "At 70.0 ms: 5 MiB")  # as it is shown
+    has(weir("live", "--at=70.04ms", JOB, status=1), "job.weir: --at=70.04ms: the trace ends at 70.0 ms")
+    rounded = trace("rounded.weir", [events(1, 0, [("mark", 2_068_499, 1, {"a": 1})], NAMES)])
+    has(weir("live", "--at=2.07ms", rounded), "At 2.07 ms: 0 B")  # as the end is shown
+    has(weir("live", "--at=2.08ms", rounded, status=1), "the trace ends at 2.07 ms")
     has(weir("live", "--at=560ms", JOB, LATER), "At 560 ms: 5 MiB")  # one of them has not ended
     has(weir("live", "--at=580ms", JOB, LATER, status=1), "ends at 70.0 ms", "later.weir: --at=580ms: the trace ends at 570 ms")
 
@@ -363,7 +367,7 @@ def moment_behind_the_end_is_refused():
 @fact
 def times_have_three_digits_that_count():
     shown = {0: "0 s", 87: "87 ns", 999: "999 ns", 2064: "2.06 \u00b5s", 2_068_499: "2.07 ms", 99_949_000: "99.9 ms", 99_960_000: "100 ms",
-             999_400_000: "999 ms", 999_600_000: "1.000 s", 12_204_400_000: "12.204 s", 3_723_000_500_000: "3723.001 s"}
+             999_400_000: "999 ms", 999_600_000: "1.00 s", 12_204_400_000: "12.2 s", 3_723_000_500_000: "3723 s"}
     marks = [("mark", time, order + 1, {"a": 1}) for order, time in enumerate(sorted(shown))]
     path = trace("times.weir", [events(1, 0, marks, NAMES)])
     for view in ("summary", "--limit=20"), ("events",):
@@ -371,15 +375,32 @@ def times_have_three_digits_that_count():
 
 
 @fact
+def rows_of_other_times_have_as_many_digits_as_tell_them_apart():
+    shown = [(2_064_000, "2.06 ms"), (2_064_100, "2.0641 ms"), (2_064_100, "2.0641 ms"), (2_065_000, "2.07 ms"), (2_080_000, "2.08 ms"),
+             (12_204_000_001, "12.2 s"), (12_204_000_002, "12.204000002 s"), (12_204_000_002, "12.204000002 s"), (12_300_000_000, "12.3 s")]
+    marks = [("mark", time, order, {"a": 1}) for order, (time, _) in enumerate(shown, 1)]
+    path = trace("near.weir", [events(1, 0, marks, NAMES)])
+    for view in ("summary", "--limit=20"), ("events",):
+        rows = [line for line in weir(*view, path).splitlines() if "step 1" in line]
+        assert len(rows) == len(shown), rows
+        for row, (_, text) in zip(rows, shown):
+            assert row.removeprefix("Marks").lstrip().startswith(text + "  "), (row, text)
+    has(weir("plot", path), "2.06 ms", "12.3 s")
+    twice = trace("twice.weir", [events(1, 0, [("mark", 12_204_000_001, 1, {"a": 1}), ("mark", 12_204_000_900, 2, {"a": 1})], NAMES)])
+    has(weir("plot", twice), "12.2 s", "12.204001 s")
+    assert len(set(re.findall(r">([0-9.]+ s)</text>", weir("plot", "--svg=-", twice)))) == 6
+
+
+@fact
 def events_are_told_in_words_and_units():
     told = {
-        "map  main  64 MiB in 52 ms": ("map", {"a": 64 * MIB, "b": 52 * MS}), "map  main  unknown size in 1.5 \u00b5s": ("map", {"b": 1500}),
-        "unmap  main  2 MiB in 3 ms": ("unmap", {"a": 2 * MIB, "b": 3 * MS}), "trim  main  2 MiB in 7 \u00b5s": ("trim", {"a": 2 * MIB, "b": 7000}),
+        "map  main  64 MiB in 52.0 ms": ("map", {"a": 64 * MIB, "b": 52 * MS}), "map  main  unknown size in 1.50 \u00b5s": ("map", {"b": 1500}),
+        "unmap  main  2 MiB in 3.00 ms": ("unmap", {"a": 2 * MIB, "b": 3 * MS}), "trim  main  2 MiB in 7.00 \u00b5s": ("trim", {"a": 2 * MIB, "b": 7000}),
         "figures  main  used 2.2 GiB, reserved 3.8 GiB": ("figures", {"a": 2380114432, "b": 4060086272}),
         "settings  main  release threshold all, cap none": ("settings", {"a": (1 << 64) - 1, "b": 0}),
         "settings  main  release threshold 0 B, cap 1 GiB": ("settings", {"a": 0, "b": 1 << 30}),
-        "synchronise  main  stream 0x10  3 ms": ("synchronise", {"a": 3 * MS}), "wait  main  3 ms for 512 B": ("wait", {"a": 3 * MS, "b": 512}),
-        "rung  main  trim in 5 ms": ("rung", {"a": 2, "b": 5 * MS}), "rung  main  9 in 5 ms": ("rung", {"a": 9, "b": 5 * MS}),
+        "synchronise  main  stream 0x10  3.00 ms": ("synchronise", {"a": 3 * MS}), "wait  main  3.00 ms for 512 B": ("wait", {"a": 3 * MS, "b": 512}),
+        "rung  main  trim in 5.00 ms": ("rung", {"a": 2, "b": 5 * MS}), "rung  main  9 in 5.00 ms": ("rung", {"a": 9, "b": 5 * MS}),
         "out of memory  main  stream 0x10  1 TiB, at the cap": ("out of memory", {"a": 1 << 40, "b": 1}),
         "out of memory  main  stream 0x10  1 TiB, on the device": ("out of memory", {"a": 1 << 40, "b": 0}),
         "asked  for 2 MiB, gave 1 MiB": ("asked", {"a": 2 * MIB, "b": MIB}),

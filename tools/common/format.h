@@ -14,13 +14,12 @@ struct text {
 
 /* 0 B, 512 B, 64 KiB, 6.8 GiB: at most four digits before the unit. */
 const char *format_size(struct text *text, uint64_t bytes);
-/* 480 ns, 1.5 µs, 52 ms, 1.2 s. */
-const char *format_time(struct text *text, uint64_t nanoseconds);
 /* 1,234,567. */
 const char *format_count(struct text *text, uint64_t count);
 
 #define SIZE_TEXT(bytes) format_size(&(struct text){{0}}, (bytes))
-#define TIME_TEXT(nanoseconds) format_time(&(struct text){{0}}, (nanoseconds))
+/* 0 s, 480 ns, 1.50 µs, 52.0 ms, 1.23 s. */
+#define TIME_TEXT(nanoseconds) WEIR__TIME(nanoseconds)
 #define COUNT_TEXT(count) format_count(&(struct text){{0}}, (count))
 
 #endif

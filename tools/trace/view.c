@@ -13,26 +13,40 @@
 /* Words ---------------------------------------------------------------------------------------------------------------------------------
  */
 
-const char *view_moment(struct text *text, const struct view_file *file, uint64_t time)
+static uint64_t shifted(const struct view_file *file, uint64_t time)
 {
-    static const char *const units[] = {"ns", "\u00b5s", "ms"};
-    uint64_t whole = time > UINT64_MAX - file->shift ? UINT64_MAX : time + file->shift;
-    double value = (double)whole;
-    size_t unit = 0;
-    /* 999.6 would be printed as 1000. */
-    for (; value >= 999.5 && unit < 3; unit++)
-        value /= 1000;
-    if (whole == 0 || unit == 3)
-        snprintf(text->chars, sizeof text->chars, "%.*f s", whole ? 3 : 0, (double)whole / 1e9);
-    else
-        snprintf(text->chars, sizeof text->chars, "%.*f %s", unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2, value, units[unit]);
-    return text->chars;
+    return time > UINT64_MAX - file->shift ? UINT64_MAX : time + file->shift;
 }
 
-void view_print_moment(const struct view_file *file, uint64_t time, int width)
+const char *view_moment(char text[WEIR__TIME_LEN], const struct view_file *file, uint64_t time)
 {
-    const char *text = MOMENT_TEXT(file, time);
-    printf("%*s", width + (strstr(text, "\u00b5") ? 1 : 0), text); /* which has two bytes */
+    return weir__time(text, shifted(file, time));
+}
+
+int view_columns(const char *time)
+{
+    return (int)strlen(time) - (strstr(time, "\u00b5") ? 1 : 0); /* which has two bytes */
+}
+
+const char *view_moment_below(char text[WEIR__TIME_LEN], struct view_moments *column, uint64_t time)
+{
+    char above[WEIR__TIME_LEN];
+    bool is_first = column->digits == 0;
+    /* A row of the same time has the digits of the one above it. */
+    if (!is_first && time == column->above)
+        return weir__time_digits(text, time, column->digits);
+    for (column->digits = WEIR__TIME_DIGITS; column->digits < WEIR__TIME_DIGITS_MOST; column->digits++)
+        if (is_first || strcmp(weir__time_digits(text, time, column->digits), weir__time_digits(above, column->above, column->digits)) != 0)
+            break;
+    column->above = time;
+    return weir__time_digits(text, time, column->digits);
+}
+
+void view_print_moment(struct view_moments *column, const struct view_file *file, uint64_t time, int width)
+{
+    char text[WEIR__TIME_LEN];
+    view_moment_below(text, column, shifted(file, time));
+    printf("%*s%s", width > view_columns(text) ? width - view_columns(text) : 0, "", text);
 }
 
 const char *view_stream(struct text *text, uint64_t stream)

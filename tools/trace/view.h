@@ -53,12 +53,23 @@ int view_why(const struct view *view); /* of replay/why.c, as it replays */
 /* Words ---------------------------------------------------------------------------------------------------------------------------------
  */
 
-/* A time since the first file was started, as "0 s", "87 ns", "2.06 ms", "12.204 s": three digits that count, to the millisecond at least. */
-const char *view_moment(struct text *text, const struct view_file *file, uint64_t time);
-#define MOMENT_TEXT(file, time) view_moment(&(struct text){{0}}, (file), (time))
+/* A time since the first file was started, as all times are written. */
+const char *view_moment(char text[WEIR__TIME_LEN], const struct view_file *file, uint64_t time);
+#define MOMENT_TEXT(file, time) view_moment((char[WEIR__TIME_LEN]){0}, (file), (time))
 
-/* Prints it at the right of so many columns. */
-void view_print_moment(const struct view_file *file, uint64_t time, int width);
+/* A column of times, one below the other, zeroed at its beginning. Where three digits would say the same as the row above of another time,
+   a row has as many more as tell the two apart. */
+struct view_moments {
+    uint64_t above;
+    unsigned digits; /* of the row above; 0: there is none */
+};
+
+/* The next row. */
+const char *view_moment_below(char text[WEIR__TIME_LEN], struct view_moments *column, uint64_t time);
+/* How many columns of a terminal it takes. */
+int view_columns(const char *time);
+/* Prints the next row, of a time of the file, at the right of so many columns. */
+void view_print_moment(struct view_moments *column, const struct view_file *file, uint64_t time, int width);
 
 const char *view_stream(struct text *text, uint64_t stream);
 #define STREAM_TEXT(stream) view_stream(&(struct text){{0}}, (stream))

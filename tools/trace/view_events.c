@@ -12,6 +12,7 @@ struct printing {
     const struct view *view;
     struct view_file *file;
     size_t left; /* events that are still to be printed */
+    struct view_moments times;
 };
 
 /* What a and b of the event are, as doc/trace.md explains them. */
@@ -51,10 +52,10 @@ static void print_figures(const struct trace_event *event)
     }
 }
 
-static void print_event(const struct view_file *file, const struct trace_event *event)
+static void print_event(struct printing *printing, const struct trace_event *event)
 {
     unsigned fields = trace_kind_fields(event->kind);
-    view_print_moment(file, event->time, 14);
+    view_print_moment(&printing->times, printing->file, event->time, 14);
     printf("  %" PRIu64 "  %-13s", event->thread, trace_kind_name(event->kind));
     if (fields & TRACE_HAS_POOL)
         printf("  %s", POOL_TEXT(event->pool));
@@ -107,7 +108,7 @@ static bool print_one(void *context, const struct trace_event *event)
     if (printing->view->json)
         json_event(printing->view->json, printing->file, event);
     else
-        print_event(printing->file, event);
+        print_event(printing, event);
     return --printing->left > 0;
 }
 
@@ -115,7 +116,7 @@ int view_events(const struct view *view)
 {
     for (size_t i = 0; i < view->count; i++) {
         struct view_file *file = &view->files[i];
-        struct printing printing = {view, file, view->has_limit ? view->limit : SIZE_MAX};
+        struct printing printing = {.view = view, .file = file, .left = view->has_limit ? view->limit : SIZE_MAX};
         view_file_begin(view, file);
         view_say_losses(view, file);
         if (view->json)

@@ -196,15 +196,17 @@ static bool look_for(void *context, const struct trace_event *event)
     return true;
 }
 
-/* Whether the last of the files had ended by then. The end as it is shown may be a little later than it was. */
+/* Whether the last of the files had ended by then. Rounded, as views show it, the end may be a little later than it was. */
 static bool is_behind_all(const struct view *view, uint64_t time)
 {
-    static const struct view_file whole = {.shift = 0}; /* whose times are those of all files */
-    uint64_t last = 0;
+    uint64_t last = 0, shown = 0;
     for (size_t i = 0; i < view->count; i++)
         if (view->files[i].trace.last + view->files[i].shift > last)
             last = view->files[i].trace.last + view->files[i].shift;
-    return time > last && strcmp(MOMENT_TEXT(&whole, time), MOMENT_TEXT(&whole, last)) != 0;
+    for (unsigned digits = WEIR__TIME_DIGITS; digits <= WEIR__TIME_DIGITS_MOST && time > last; digits++)
+        if (view_read_time(weir__time_digits((char[WEIR__TIME_LEN]){0}, last, digits), &shown) && time <= shown)
+            return false;
+    return time > last;
 }
 
 /* Finds the moment of --at in the file. false, after a complaint: it has none. */

@@ -91,10 +91,11 @@ static void print_words(const struct view *view, const struct plot *plot)
         has_marks = has_marks || plot->files[i].mark_count;
         has_ooms = has_ooms || plot->files[i].oom_count;
     }
-    char begin[32], end[32];
-    snprintf(begin, sizeof begin, "%.3f s", (double)plot->begin / 1e9);
-    snprintf(end, sizeof end, "%.3f s", (double)plot->end / 1e9);
-    printf("%*s%s%*s\n", LABELS, "", begin, (int)(plot->slices - strlen(begin)), end);
+    char begin[WEIR__TIME_LEN], end[WEIR__TIME_LEN];
+    struct view_moments ends = {0};
+    view_moment_below(begin, &ends, plot->begin);
+    view_moment_below(end, &ends, plot->end);
+    printf("%*s%s%*s%s\n", LABELS, "", begin, (int)plot->slices - view_columns(begin) - view_columns(end), "", end);
     printf("%*s%s live, %s held%s%s\n", LABELS, "", has_blocks() ? "\u2588" : "#", has_blocks() ? "\u00b7" : ":",
            has_marks ? ", | mark" : "", has_ooms ? ", ! out of memory" : "");
 }

@@ -100,9 +100,10 @@ static void print_rest(const struct view *view, const struct view_file *file, co
         printf("Not in the trace: the beginning of %s block%s that were freed, the end of %s; %s free%s came late.\n",
                COUNT_TEXT(model->unknown_ends), weir__plural(model->unknown_ends), COUNT_TEXT(model->reused), COUNT_TEXT(model->late_ends),
                weir__plural(model->late_ends));
+    struct view_moments times = {0};
     for (size_t i = 0; i < model->mark_count && i < view->limit; i++) {
         fputs(i ? "     " : "Marks", stdout);
-        view_print_moment(file, model->marks[i].time, 9);
+        view_print_moment(&times, file, model->marks[i].time, 9);
         printf("  %s\n", model->marks[i].name ? SHOWN(model->marks[i].name->text) : "-");
     }
     if (model->mark_count > view->limit)

@@ -21,12 +21,6 @@ const char *try_outcome_name(enum try_outcome outcome)
     return names[outcome];
 }
 
-static const char *seconds_text(struct text *text, double seconds)
-{
-    snprintf(text->chars, sizeof(text->chars), "%.*f s", seconds < 10, seconds);
-    return text->chars;
-}
-
 static void report_setting(const struct try_run *run)
 {
     style_line(stdout, STYLE_STRONG, "Policy");
@@ -63,7 +57,6 @@ static void report_pools(const struct try_run *run)
 static void report_work(const struct try_run *run)
 {
     const struct try_worker *total = &run->total;
-    struct text seconds;
     unsigned streams = 0;
     for (unsigned i = 0; i < run->threads; i++)
         for (size_t j = 0; j < run->workers[i].berth_count; j++)
@@ -71,7 +64,7 @@ static void report_work(const struct try_run *run)
     putchar('\n');
     style_line(stdout, STYLE_STRONG, "Workload");
     printf("  %u thread%s allocated and freed blocks from %d bytes to %d MiB on %u streams for %s (seed %" PRIu64 ").\n", run->threads,
-           weir__plural(run->threads), TRY_SMALLEST, TRY_LARGEST >> 20, streams, seconds_text(&seconds, run->workload_seconds), run->seed);
+           weir__plural(run->threads), TRY_SMALLEST, TRY_LARGEST >> 20, streams, TIME_TEXT((uint64_t)(run->workload_seconds * 1e9)), run->seed);
     printf("  %s requests were served and %s failed. %s blocks were freed on another stream than they came from.\n",
            COUNT_TEXT(total->served), total->failures ? COUNT_TEXT(total->failures) : "none", COUNT_TEXT(total->crossed));
     printf("  Every block was written to. %s were read back before their free; ", COUNT_TEXT(total->verified));
