@@ -22,7 +22,7 @@ weir_status weir_mark(weir *w, const char *name)
     weir_status status = check(w, "weir_mark", name);
     if (status != WEIR_OK || !weir__records(&w->recorder, WEIR__LEVEL_POOL))
         return status;
-    weir__record_named(&w->recorder, WEIR__KIND_MARK, 0, NULL, name);
+    weir__record_mark(&w->recorder, name);
     weir__record_pools(w);
     return WEIR_OK;
 }

@@ -56,11 +56,6 @@ static void before_synchronize(weir_stream *s)
     weir__relaxed_end(s->w->gpu, mode);
 }
 
-static void record_stream(enum weir__kind kind, const weir_stream *s, uint64_t a)
-{
-    weir__record_figures(&s->w->recorder, kind, s->pool->record, s->handle, a, 0);
-}
-
 /* Opening ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* The pool for streams of this policy name: the entry's, a new private one, or the default pool. Called with w->config held. */
@@ -231,9 +226,9 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
     return WEIR_OK;
 }
 
-static void note_opened(const weir_stream *s, const char *name)
+static void note_opened(weir_stream *s, const char *name)
 {
-    weir__record_named(&s->w->recorder, WEIR__KIND_STREAM_OPEN, s->pool->record, s->handle, name ? name : "");
+    weir__record_stream_open(&s->w->recorder, &s->recorded, s->pool->record, s->handle, name ? name : "");
     weir__pool_say_backing(s->pool);
     if (name && weir__log_is_heard(&s->w->log))
         say_unknown(s->w, name, s->pool);
@@ -379,7 +374,7 @@ static void close_stream(weir_stream *s)
     wait_for_users(s);
     visit_arenas(s->w, s->name, is_gone ? weir__mapped_stream_gone : weir__mapped_stream_closed);
     /* Before another stream can have the handle. */
-    record_stream(WEIR__KIND_STREAM_CLOSE, s, 0);
+    weir__record_stream_close(&s->w->recorder, &s->recorded);
     if (s->is_own && !is_gone)
         keep_spare(s);
     weir__relaxed_end(gpu, mode);
@@ -441,7 +436,7 @@ weir_status weir_stream_synchronize(weir_stream *s, weir_error *error)
         before_synchronize(s);
     weir_status status = synchronize(s, error);
     if (status == WEIR_OK)
-        record_stream(WEIR__KIND_SYNCHRONISE, s, s->w->gpu->now() - begun);
+        weir__record_figures(&s->w->recorder, WEIR__KIND_SYNCHRONISE, s->pool->record, s->handle, s->w->gpu->now() - begun, 0);
     if (status == WEIR_OK && s->w->has_arenas)
         trim_to_threshold(s->device);
     weir__stream_leave(s);

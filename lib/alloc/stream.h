@@ -47,6 +47,7 @@ struct weir_stream {
     atomic_bool was_robbed;
     atomic_bool frees_abroad;          /* it has freed blocks of other devices, which wait for it too */
     _Atomic uint64_t freed, completed; /* bytes that were ever freed here, and those of them that were seen complete */
+    struct weir__recorded_stream recorded; /* its name, for traces and reports; the recorder's from open to close */
 };
 
 /* A stream as the program names it, and what CUDA has said of it during a call, so that CUDA is asked once. */

@@ -253,26 +253,115 @@ void weir__record_figures(struct weir__recorder *recorder, enum weir__kind kind,
     write_event(recorder, &event);
 }
 
+/* Names -------------------------------------------------------------------------------------------------------------------------------- */
+
 /* A name stands in as many events as it needs, behind the one that says how long it is. */
-void weir__record_named(struct weir__recorder *recorder, enum weir__kind kind, unsigned pool, const void *stream, const char *name)
+size_t weir__event_name(struct weir__event events[static WEIR__NAME_EVENTS], const struct weir__event *event, const char *name)
 {
-    if (!weir__records(recorder, WEIR__LEVEL_POOL))
-        return;
-    size_t len = strnlen(name, WEIR__NAME_MAX);
-    struct weir__event event = {
-        .time = recorder->gpu->now(),
-        .stream = (uintptr_t)stream,
-        .order = next_order(recorder),
-        .what = weir__event_what(kind, (unsigned)len, pool, 0),
-    };
-    write_event(recorder, &event);
-    event.what = weir__event_what(WEIR__KIND_MORE, 0, 0, 0);
+    size_t len = strnlen(name, WEIR__NAME_MAX), count = 1;
+    events[0] = *event;
+    events[0].what |= weir__event_what(0, (unsigned)len, 0, 0);
     for (size_t done = 0; done < len; done += WEIR__NAME_PART) {
         uint64_t words[WEIR__NAME_PART / sizeof(uint64_t)] = {0};
         memcpy(words, name + done, len - done < sizeof words ? len - done : sizeof words);
-        event.address = words[0];
-        event.size = words[1];
-        event.stream = words[2];
-        write_event(recorder, &event);
+        events[count++] = (struct weir__event){
+            .time = event->time,
+            .address = words[0],
+            .size = words[1],
+            .stream = words[2],
+            .order = event->order,
+            .what = weir__event_what(WEIR__KIND_MORE, 0, 0, 0),
+        };
     }
+    return count;
+}
+
+static void write_named(struct weir__recorder *recorder, const struct weir__event *event, const char *name)
+{
+    struct weir__event events[WEIR__NAME_EVENTS];
+    size_t count = weir__event_name(events, event, name);
+    for (size_t i = 0; i < count; i++)
+        write_event(recorder, &events[i]);
+}
+
+void weir__record_mark(struct weir__recorder *recorder, const char *name)
+{
+    if (!weir__records(recorder, WEIR__LEVEL_POOL))
+        return;
+    const struct weir__event event = {
+        .time = recorder->gpu->now(),
+        .order = next_order(recorder),
+        .what = weir__event_what(WEIR__KIND_MARK, 0, 0, 0),
+    };
+    write_named(recorder, &event, name);
+}
+
+/* Streams ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* Listed first: a trace that begins between the two has the stream twice, which says nothing more. */
+void weir__record_stream_open(struct weir__recorder *recorder, struct weir__recorded_stream *stream, unsigned pool, const void *handle,
+                              const char *name)
+{
+    uint64_t now = recorder->gpu->now();
+    pthread_mutex_lock(&recorder->lock);
+    *stream = (struct weir__recorded_stream){.next = recorder->streams, .is_listed = true, .handle = handle, .pool = pool, .time = now};
+    memcpy(stream->name, name, strnlen(name, WEIR__NAME_MAX));
+    if (stream->next)
+        stream->next->previous = stream;
+    recorder->streams = stream;
+    pthread_mutex_unlock(&recorder->lock);
+    if (!weir__records(recorder, WEIR__LEVEL_POOL))
+        return;
+    const struct weir__event event = {
+        .time = now,
+        .stream = (uintptr_t)handle,
+        .order = next_order(recorder),
+        .what = weir__event_what(WEIR__KIND_STREAM_OPEN, 0, pool, 0),
+    };
+    write_named(recorder, &event, name);
+    pthread_mutex_lock(&recorder->lock);
+    stream->order = event.order;
+    pthread_mutex_unlock(&recorder->lock);
+}
+
+/* Out of the list first: a trace that begins between the two does not take it for an open one. */
+void weir__record_stream_close(struct weir__recorder *recorder, struct weir__recorded_stream *stream)
+{
+    pthread_mutex_lock(&recorder->lock);
+    bool was_listed = stream->is_listed;
+    if (was_listed && stream->next)
+        stream->next->previous = stream->previous;
+    if (was_listed)
+        *(stream->previous ? &stream->previous->next : &recorder->streams) = stream->next;
+    stream->is_listed = false;
+    pthread_mutex_unlock(&recorder->lock);
+    weir__record_figures(recorder, WEIR__KIND_STREAM_CLOSE, stream->pool, stream->handle, 0, 0);
+}
+
+size_t weir__recorder_streams(struct weir__recorder *recorder, struct weir__recorded_stream *streams, size_t max)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&recorder->lock);
+    struct weir__recorded_stream *oldest = recorder->streams;
+    while (oldest && oldest->next)
+        oldest = oldest->next;
+    for (const struct weir__recorded_stream *stream = oldest; stream; stream = stream->previous, count++)
+        if (count < max)
+            streams[count] = *stream;
+    pthread_mutex_unlock(&recorder->lock);
+    return count;
+}
+
+bool weir__recorder_stream_name(struct weir__recorder *recorder, const struct weir__recorded_stream *stream,
+                                char name[static WEIR__NAME_MAX + 1], bool *is_shared)
+{
+    pthread_mutex_lock(&recorder->lock);
+    memcpy(name, stream->name, WEIR__NAME_MAX + 1);
+    bool is_named = stream->is_listed && *name;
+    const struct weir__recorded_stream *other = recorder->streams;
+    while (other && (other == stream || strcmp(other->name, name) != 0))
+        other = other->next;
+    *is_shared = other;
+    pthread_mutex_unlock(&recorder->lock);
+    return is_named;
 }

@@ -2,8 +2,8 @@
 /*
  * recorder.h - what a weir did lately: events in a ring for each thread, and the names that they use.
  *
- * Owned by its weir. Writing an event takes no lock, but for the first one of a thread. `lock` is a leaf: it guards the list of rings and
- * that of pools. Rings and names live as long as the recorder does; a ring whose thread has ended goes to the next new thread.
+ * Owned by its weir. Writing an event takes no lock, but for the first one of a thread. `lock` is a leaf: it guards the lists of rings, of
+ * pools and of open streams. Rings and names live as long as the recorder does; a ring whose thread has ended goes to the next new thread.
  */
 #ifndef WEIR_LIB_RECORDER_H
 #define WEIR_LIB_RECORDER_H
@@ -28,6 +28,21 @@ struct weir__recorded_pool {
     unsigned flags;
 };
 
+/* A name, of a mark or of a stream. */
+#define WEIR__NAME_MAX 72  /* bytes of it that are kept */
+#define WEIR__NAME_PART 24 /* and that one event has room for */
+#define WEIR__NAME_EVENTS (1 + WEIR__NAME_MAX / WEIR__NAME_PART)
+
+/* An opened stream, as part of the struct of whoever opened it. The recorder's lock guards it, from opening to closing. */
+struct weir__recorded_stream {
+    struct weir__recorded_stream *next, *previous; /* in the list: those that were opened before and after it */
+    bool is_listed;
+    char name[WEIR__NAME_MAX + 1]; /* "": none */
+    const void *handle;
+    unsigned pool;
+    uint64_t order, time; /* of the event of its opening; order 0: there is none yet, or nothing was recorded */
+};
+
 struct weir__recorder {
     _Atomic unsigned level; /* enum weir__level */
     atomic_bool has_stacks;
@@ -45,6 +60,7 @@ struct weir__recorder {
     struct weir__ring *rings; /* guarded by lock; the newest first */
     struct weir__recorded_pool *pools;
     size_t pool_count, pool_room;
+    struct weir__recorded_stream *streams; /* guarded by lock; the newest first */
 };
 
 void weir__recorder_init(struct weir__recorder *recorder);
@@ -127,10 +143,19 @@ void weir__record(struct weir__recorder *recorder, struct weir__event *event);
 /* One of figures, a and b, with an exact time and the next order of the weir. Does nothing below level `pool`. */
 void weir__record_figures(struct weir__recorder *recorder, enum weir__kind kind, unsigned pool, const void *stream, uint64_t a, uint64_t b);
 
-/* One of a mark, or of an opened stream, with its name. */
-#define WEIR__NAME_MAX 72  /* bytes of it that are kept */
-#define WEIR__NAME_PART 24 /* and that one event has room for */
-void weir__record_named(struct weir__recorder *recorder, enum weir__kind kind, unsigned pool, const void *stream, const char *name);
+/* An event with a name, and those behind it that have the name. Returns how many. */
+size_t weir__event_name(struct weir__event events[static WEIR__NAME_EVENTS], const struct weir__event *event, const char *name);
+void weir__record_mark(struct weir__recorder *recorder, const char *name);
+
+/* A stream was opened, by that name or "", or is about to be closed: becomes an event, and changes the list. */
+void weir__record_stream_open(struct weir__recorder *recorder, struct weir__recorded_stream *stream, unsigned pool, const void *handle,
+                              const char *name);
+void weir__record_stream_close(struct weir__recorder *recorder, struct weir__recorded_stream *stream);
+/* Copies the open streams, the oldest first, at most `max`. Returns how many there are. */
+size_t weir__recorder_streams(struct weir__recorder *recorder, struct weir__recorded_stream *streams, size_t max);
+/* false: it has no name, or is not open. is_shared: another open stream has the same one. */
+bool weir__recorder_stream_name(struct weir__recorder *recorder, const struct weir__recorded_stream *stream,
+                                char name[static WEIR__NAME_MAX + 1], bool *is_shared);
 
 /* The ring behind `ring` (NULL: the first); NULL: there is none. */
 struct weir__ring *weir__recorder_next(struct weir__recorder *recorder, const struct weir__ring *ring);

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/recover/report.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/alloc/held.h"
+#include "lib/alloc/stream.h"
 #include "lib/base/format.h"
 #include "lib/pool/holders.h"
 #include "lib/pool/mapped.h"
 #include "lib/recover/finding.h"
+#include "policy/report.h"
 
 #define POOLS_MAX 16   /* pools that have a line of their own */
 #define HOLDERS 6      /* groups of live blocks, and tags, that are named */
@@ -182,12 +185,31 @@ static void append_holders(weir_error *error, const weir *w, const struct weir__
     }
 }
 
+/* ", stream 'decode'", with the handle if several streams that are open have the name; "" of a stream without one. */
+#define STREAM_LEN (WEIR__NAME_MAX + 48)
+static const char *stream_of(char text[static STREAM_LEN], const struct weir__request *request)
+{
+    char name[WEIR__NAME_MAX + 1];
+    bool is_shared;
+    weir_stream *pinned = request->opened ? NULL : weir__stream_pin(request->pool->device, request->stream);
+    const weir_stream *stream = pinned ? pinned : request->opened;
+    text[0] = '\0';
+    if (stream && weir__recorder_stream_name(&stream->w->recorder, &stream->recorded, name, &is_shared)) {
+        int len = snprintf(text, STREAM_LEN, ", stream '%s'", policy_quote(name).text);
+        if (is_shared)
+            snprintf(text + len, STREAM_LEN - (size_t)len, " (0x%" PRIxPTR ")", (uintptr_t)stream->handle);
+    }
+    if (pinned)
+        weir__stream_unpin(pinned);
+    return text;
+}
+
 weir_status weir__report(const struct weir__report *report)
 {
     weir_error *error = weir__last_error_reset();
     weir_pool *pool = report->request->pool;
     const struct gpu *gpu = pool->w->gpu;
-    char size[WEIR__BYTES_LEN], findings[WEIR__FINDINGS_LEN];
+    char size[WEIR__BYTES_LEN], stream[STREAM_LEN], findings[WEIR__FINDINGS_LEN];
     struct weir__holder *holders = NULL;
     size_t count = 0;
     /* If they can be found in little time. */
@@ -197,9 +219,8 @@ weir_status weir__report(const struct weir__report *report)
     atomic_fetch_add_explicit(&pool->figures.failures, 1, memory_order_relaxed);
     error->status = report->request->lack == WEIR__PAGE_NO_HOST_MEMORY ? WEIR_NO_HOST_MEMORY : WEIR_OUT_OF_MEMORY;
     error->cuda_code = GPU_OUT_OF_MEMORY;
-    append(error, 0, "no %s for pool '%s' on device %d: %s (%s)", weir__bytes(size, report->request->asked), pool->name,
-           pool->device->index, want_of(report->request, gpu),
-           gpu->code_name(GPU_OUT_OF_MEMORY));
+    append(error, 0, "no %s for pool '%s' on device %d%s: %s (%s)", weir__bytes(size, report->request->asked), pool->name,
+           pool->device->index, stream_of(stream, report->request), want_of(report->request, gpu), gpu->code_name(GPU_OUT_OF_MEMORY));
     append_rungs(error, report);
     append_device(error, pool->device);
     append(error, 0, "%s", findings);

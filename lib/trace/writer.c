@@ -15,6 +15,7 @@
 
 #include "lib/base/call.h"
 #include "lib/base/format.h"
+#include "lib/base/number.h"
 #include "lib/gpu/clock.h"
 #include "lib/pool/recorded.h"
 #include "lib/trace/encode.h"
@@ -48,6 +49,7 @@ struct weir__trace {
     struct tap *taps;
     const struct weir__ring *newest; /* of the rings that have one */
     uint8_t *block; /* with room for the largest one */
+    uint64_t earliest; /* time of an event; UINT64_MAX: there was none */
     struct weir__trace_result result;
     bool was_said; /* its error */
     pthread_mutex_t lock;
@@ -121,6 +123,7 @@ static void add_event(struct weir__trace *trace, struct tap *tap, const struct w
 {
     bool is_other = tap->is_begun && (weir__event_thread(event) != tap->source.thread || tap->lost);
     bool is_full = tap->is_begun && trace_source_is_full(&tap->source) && !trace_source_is_within(&tap->source);
+    trace->earliest = weir__smaller(trace->earliest, event->time);
     if (is_other || is_full)
         flush_tap(trace, tap);
     if (!tap->is_begun) {
@@ -238,10 +241,35 @@ static struct live take_live(struct weir__trace *trace)
     return live;
 }
 
+/* What streams are open, with their names: now, or where the past is written, when they were opened, if what the rings still have is not all
+   later. */
+static void add_streams(struct weir__trace *trace, struct tap *tap, const struct live *live)
+{
+    bool is_past = trace->span == WEIR__TRACE_UNTIL_NOW;
+    size_t room = weir__recorder_streams(&trace->w->recorder, NULL, 0) + 16;
+    struct weir__recorded_stream *streams = malloc(room * sizeof *streams);
+    size_t count = streams ? weir__recorder_streams(&trace->w->recorder, streams, room) : 0;
+    for (size_t i = 0; i < count && i < room; i++) {
+        const struct weir__event event = {
+            .time = is_past ? weir__smaller(weir__larger(streams[i].time, trace->earliest), live->time) : live->time,
+            .stream = (uintptr_t)streams[i].handle,
+            .order = is_past ? weir__larger(streams[i].order, 1) : live->order,
+            .what = weir__event_what(WEIR__KIND_STREAM_OPEN, 0, streams[i].pool, 0),
+        };
+        struct weir__event events[WEIR__NAME_EVENTS];
+        size_t parts = weir__event_name(events, &event, streams[i].name);
+        for (size_t j = 0; j < parts; j++)
+            add_event(trace, tap, &events[j]);
+    }
+    free(streams);
+}
+
 static void write_live(struct weir__trace *trace, struct live *live)
 {
     struct tap tap = {.next = NULL};
-    bool is_ready = live->count && weir__trace_source_init(&tap.source);
+    bool is_ready = weir__trace_source_init(&tap.source);
+    if (is_ready)
+        add_streams(trace, &tap, live);
     for (size_t i = 0; is_ready && i < live->count && i < live->room; i++) {
         const struct weir__block *block = &live->blocks[i];
         const struct weir__event event = {
@@ -411,6 +439,7 @@ weir_status weir__trace_start(weir *w, int fd, enum weir__trace_span span, const
         made->number = found.st_ino;
     }
     made->span = span;
+    made->earliest = UINT64_MAX;
     made->dropped_before = span == WEIR__TRACE_FROM_NOW ? atomic_load(&w->recorder.dropped) : 0;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);

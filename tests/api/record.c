@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lib/record/unwind.h"
+#include "lib/trace/writer.h"
 #include "tests/api/traced.h"
 #include "tools/trace/model.h"
 
@@ -368,6 +369,68 @@ START_TEST(out_of_memory_leaves_a_trace_with_who_holds_memory)
 }
 END_TEST
 
+/* By which names the streams of requests and of refusals are known. */
+struct known {
+    unsigned requests, refusals, openings, unknown;
+    const char *name;
+};
+
+static bool look_at_streams(void *context, const struct trace_event *event)
+{
+    struct known *known = context;
+    bool is_request = event->kind == TRACE_MALLOC || event->kind == TRACE_SERVE;
+    known->openings += event->kind == TRACE_STREAM_OPEN && event->name;
+    if (!is_request && event->kind != TRACE_OUT_OF_MEMORY)
+        return true;
+    known->requests += is_request;
+    known->refusals += !is_request;
+    known->unknown += !event->stream_name || strcmp(event->stream_name->text, known->name) != 0;
+    return true;
+}
+
+START_TEST(recording_that_begins_later_knows_the_names_of_open_streams)
+{
+    struct known known = { .name = "decode" };
+    struct weir__trace *trace;
+    weir_error error = WEIR_ERROR_INIT;
+    traced_open_plain("level: all", "");
+    weir_stream *closed = scene_create("closed"), *s = scene_create("decode");
+    weir_stream_close(closed);
+    int fd = open(traced_file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    ck_assert_msg(weir__trace_start(scene.w, fd, WEIR__TRACE_FROM_NOW, "record", &error, &trace) == WEIR_OK, "%s", error.text);
+    scene_free(s, scene_malloc(s, MIB));
+    scene_free(s, scene_malloc(s, MIB));
+    weir__trace_end(trace);
+    weir_stream_close(s);
+    ck_assert_uint_eq(traced_play(look_at_streams, &known), 0);
+    ck_assert_uint_eq(known.requests, 2);
+    ck_assert_uint_eq(known.openings, 1);
+    ck_assert_uint_eq(known.unknown, 0);
+}
+END_TEST
+
+START_TEST(trace_of_an_out_of_memory_knows_streams_that_the_rings_have_forgotten)
+{
+    struct known known = { .name = "decode" };
+    char record[512];
+    void *ptr;
+    snprintf(record, sizeof record, "level: all, ring: 64KiB, dump: '%s'", traced_directory);
+    traced_open_plain(record, "max_size: 128MiB, on_oom: { steps: [] }");
+    weir_stream *s = scene_create("decode");
+    for (unsigned i = 0; i < 4000; i++)
+        scene_free(s, scene_malloc(s, MIB));
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 256 * MIB), WEIR_OUT_OF_MEMORY);
+    weir_stream_close(s);
+    scene_close();
+    snprintf(traced_file, sizeof traced_file, "%s/weir-%ld-1.weir", traced_directory, (long)getpid());
+    ck_assert_uint_gt(traced_play(look_at_streams, &known), 0);
+    ck_assert_uint_gt(known.requests, 100);
+    ck_assert_uint_eq(known.refusals, 1);
+    ck_assert_uint_eq(known.openings, 1);
+    ck_assert_uint_eq(known.unknown, 0);
+}
+END_TEST
+
 static void *use_a_stream(void *data)
 {
     weir_stream *s = data;
@@ -608,7 +671,8 @@ int main(void)
               cached_blocks_belong_to_the_tag_of_whoever_gets_them_next, wrong_pops_and_pushes_are_refused_and_change_nothing,
               names_of_tags_are_bounded_and_tags_end_with_their_thread,
               live_blocks_are_told_by_tag_and_size_those_with_the_most_bytes_first, leak_has_the_stack_of_whoever_asked,
-              out_of_memory_names_the_largest_holders, out_of_memory_leaves_a_trace_with_who_holds_memory,
+              out_of_memory_names_the_largest_holders, recording_that_begins_later_knows_the_names_of_open_streams,
+              trace_of_an_out_of_memory_knows_streams_that_the_rings_have_forgotten, out_of_memory_leaves_a_trace_with_who_holds_memory,
               threads_share_definitions_whosever_block_comes_first, names_of_marks_and_streams_are_whole_up_to_their_bound,
               file_that_is_there_stays_as_it_is, trace_says_what_pools_of_cuda_reserve,
               growth_of_a_pool_of_cuda_is_in_the_trace_once_with_its_time,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* recovery_report.c - what the report of a refusal concludes from its figures: each conclusion where it holds, and nowhere else. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -185,9 +186,43 @@ START_TEST(report_concludes_what_its_figures_say)
 }
 END_TEST
 
+/* The first line of what is said of a refused request on that stream. */
+static const char *headline(weir_stream *s)
+{
+    static weir_error error;
+    void *ptr;
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 2 * GIB), WEIR_OUT_OF_MEMORY);
+    weir_last_error(&error);
+    error.text[strcspn(error.text, "\n")] = '\0';
+    return error.text;
+}
+
+START_TEST(report_names_the_stream_as_the_program_did)
+{
+    char expected[256];
+    void *ptr;
+    weir_error error;
+    scene_open(MAIN("max_size: 1GiB, on_oom: { steps: [] }"));
+    weir_stream *unnamed = scene_create(NULL), *decode = scene_create("decode"), *hostile = scene_create("a\x1b[31m\nb");
+    ck_assert_ptr_nonnull(strstr(headline(unnamed), "on device 0: "));
+    ck_assert_ptr_nonnull(strstr(headline(decode), "on device 0, stream 'decode': "));
+    ck_assert_ptr_nonnull(strstr(headline(hostile), ", stream 'a?[31m?b': "));
+    weir_stream *second = scene_create("decode");
+    snprintf(expected, sizeof expected, ", stream 'decode' (0x%" PRIxPTR "): ", (uintptr_t)weir_stream_handle(decode));
+    ck_assert_ptr_nonnull(strstr(headline(decode), expected));
+    weir_stream_close(second);
+    ck_assert_ptr_nonnull(strstr(headline(decode), ", stream 'decode': "));
+    /* By its raw handle, too. */
+    ck_assert_int_eq(weir_malloc(scene.w, &ptr, 2 * GIB, 0, weir_stream_handle(decode)), WEIR_OUT_OF_MEMORY);
+    weir_last_error(&error);
+    ck_assert_ptr_nonnull(strstr(error.text, ", stream 'decode': "));
+}
+END_TEST
+
 void add_report_cases(Suite *suite)
 {
     TCase *report = suite_case(suite, "report", 60);
     tcase_add_checked_fixture(report, scene_begin, scene_end);
     tcase_add_loop_test(report, report_concludes_what_its_figures_say, 0, sizeof situations / sizeof *situations);
+    suite_add(report, report_names_the_stream_as_the_program_did);
 }

@@ -392,6 +392,26 @@ def rows_of_other_times_have_as_many_digits_as_tell_them_apart():
 
 
 @fact
+def streams_have_the_names_by_which_they_were_opened():
+    names = bytes([3]) + number(1) + string("decode") + bytes([3]) + number(2) + string("copy") + bytes([3]) + number(3) + string("e\x1b[1m")
+    rows = [("stream open", 1, 1, {"stream": 0x10, "pool": 1, "a": 1}), ("stream open", 2, 2, {"stream": 0x20, "pool": 1, "a": 2}),
+            ("stream open", 3, 3, {"stream": 0x30, "pool": 1, "a": 2}), ("stream open", 4, 4, {"stream": 0x40, "pool": 1, "a": 0}),
+            ("stream open", 5, 5, {"stream": 0x50, "pool": 1, "a": 3})]
+    rows += [("malloc", 10 + i, 6 + i, of(0x1000 * (1 + i), MIB, stream=stream)) for i, stream in enumerate((0x10, 0x20, 0x30, 0x40, 0x50, 0x60))]
+    rows += [("stream close", 20, 12, {"stream": 0x10, "pool": 1}), ("malloc", 21, 13, of(0x9000, MIB)),
+             ("out of memory", 22, 14, {"pool": 1, "stream": 0x20, "a": MIB, "b": 0})]
+    path = trace("streams.weir", [events(1, 0, rows, MAIN + names)])
+    shown = weir("live", path)
+    has(shown, "\n  decode ", "\n  copy 0x20 ", "\n  copy 0x30 ", "\n  0x40 ", "\n  e\\x1b[1m ", "\n  0x60 ", "\n  0x10 ")
+    has(weir("events", path), "stream 0x10  decode\n", "stream decode  0x1000", "stream copy 0x20  0x2000", "stream 0x40  0x4000", "stream decode\n",
+        "stream 0x10  0x9000", "stream copy 0x20  1 MiB, on the device")
+    answer = ask("live", path)
+    assert {(row["stream"], row["stream_name"]) for row in answer["by_stream"]} == {
+        ("0x10", "decode"), ("0x20", "copy"), ("0x30", "copy"), ("0x40", None), ("0x50", "e\x1b[1m"), ("0x60", None), ("0x10", None)}, answer
+    has(weir("why", path, status=1), "for stream copy 0x20: the device had no more memory")
+
+
+@fact
 def events_are_told_in_words_and_units():
     told = {
         "map  main  64 MiB in 52.0 ms": ("map", {"a": 64 * MIB, "b": 52 * MS}), "map  main  unknown size in 1.50 \u00b5s": ("map", {"b": 1500}),

@@ -11,7 +11,7 @@
 static struct model model;
 static const struct trace_pool pools[2] = {{.number = 0, .id = 1, .name = "main"},
                                            {.number = 1, .id = 2, .name = "arena", .flags = TRACE_POOL_ARENA}};
-static const struct trace_text tags[2] = {{0, "weights"}, {1, "cache"}};
+static const struct trace_text tags[2] = {{.number = 0, .text = "weights"}, {.number = 1, .text = "cache"}};
 static uint64_t order;
 
 static void open_model(void)
@@ -176,7 +176,7 @@ END_TEST
 
 START_TEST(moments_and_waits_are_kept)
 {
-    static const struct trace_text step = {0, "step 1"};
+    static const struct trace_text step = {.number = 0, .text = "step 1"};
     apply((struct trace_event){.kind = TRACE_MARK, .name = &step, .time = 7});
     apply((struct trace_event){.kind = TRACE_OUT_OF_MEMORY, .pool = &pools[0], .a = 100, .b = 1});
     apply((struct trace_event){.kind = TRACE_OUT_OF_MEMORY, .pool = &pools[0], .a = 100, .b = 0});

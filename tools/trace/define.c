@@ -117,7 +117,7 @@ static void fill(struct object *object, const struct trace_definition *definitio
         object->as.line = (struct trace_line){number, numbers[0], first, first + strlen(first) + 1};
         break;
     default:
-        object->as.text = (struct trace_text){number, first};
+        object->as.text = (struct trace_text){.number = number, .text = first};
     }
 }
 
@@ -254,7 +254,7 @@ static uint32_t make_unknown(struct trace_definitions *definitions, enum trace_d
 }
 
 /* Ids without a meaning at a place share a map with the others: their keys have a 1. Where there are too many, the rest are one. */
-static const struct object *find_unknown(struct trace_definitions *definitions, enum trace_definition_code code, uint64_t id)
+static struct object *find_unknown(struct trace_definitions *definitions, enum trace_definition_code code, uint64_t id)
 {
     struct trace_sort *sort = &definitions->sorts[code];
     bool is_new;
@@ -266,7 +266,7 @@ static const struct object *find_unknown(struct trace_definitions *definitions, 
     return sort->objects[*number];
 }
 
-static const struct object *find(struct trace_definitions *definitions, enum trace_definition_code code, uint64_t id, uint64_t position)
+static struct object *find(struct trace_definitions *definitions, enum trace_definition_code code, uint64_t id, uint64_t position)
 {
     struct trace_sort *sort = &definitions->sorts[code];
     const uint32_t *first = trace_map_find(&sort->by_id, id, 0);
@@ -289,6 +289,19 @@ static const struct object *find(struct trace_definitions *definitions, enum tra
 const void *trace_definitions_find(struct trace_definitions *definitions, enum trace_definition_code code, uint64_t id, uint64_t position)
 {
     return id == 0 ? NULL : (const void *)&find(definitions, code, id, position)->as;
+}
+
+void trace_definitions_open(struct trace_definitions *definitions, uint64_t name, uint64_t position, uint64_t handle)
+{
+    struct trace_text *text = &find(definitions, TRACE_DEFINES_NAME, name, position)->as.text;
+    bool is_new;
+    trace_map_add(&definitions->streams, text->number, handle, &is_new);
+    text->streams += is_new;
+}
+
+const struct trace_text *trace_definitions_text(const struct trace_definitions *definitions, uint32_t number)
+{
+    return &((const struct object *)definitions->sorts[TRACE_DEFINES_NAME].objects[number])->as.text;
 }
 
 /* What the frames of all stacks name. */
@@ -335,6 +348,7 @@ void trace_definitions_free(struct trace_definitions *definitions)
         trace_map_free(&sort->by_content);
         trace_map_free(&sort->by_id);
     }
+    trace_map_free(&definitions->streams);
     free(definitions->modules);
     free(definitions->module_ends);
     *definitions = (struct trace_definitions){0};

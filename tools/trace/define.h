@@ -30,6 +30,7 @@ struct trace_sort {
 struct trace_definitions {
     struct trace_sort sorts[TRACE_DEFINES_COUNT]; /* by code */
     size_t count, bytes;                          /* kept so far */
+    struct trace_map streams;                     /* once sealed: number of a name and a handle that was opened by it */
     struct trace_module **modules;                /* once sealed: by their first addresses */
     uint64_t *module_ends;                        /* once sealed: the greatest end of that module and all before */
 };
@@ -43,6 +44,12 @@ void trace_definitions_seal(struct trace_definitions *definitions);
 /* What an id means at that place: its last definition before it, or the first behind it. NULL for 0; something that says so for one that is not
    defined in the file. */
 const void *trace_definitions_find(struct trace_definitions *definitions, enum trace_definition_code code, uint64_t id, uint64_t position);
+
+/* The name of that number. */
+const struct trace_text *trace_definitions_text(const struct trace_definitions *definitions, uint32_t number);
+
+/* Once sealed: at that place a stream of that handle was opened by a name. */
+void trace_definitions_open(struct trace_definitions *definitions, uint64_t name, uint64_t position, uint64_t handle);
 
 void trace_definitions_free(struct trace_definitions *definitions);
 

@@ -75,6 +75,7 @@ struct trace_pool {
 struct trace_text {
     uint32_t number;
     const char *text; /* of one that the file does not define: "tag ID?", "name ID?" */
+    uint32_t streams; /* how many were opened by this name, by their handles */
 };
 
 struct trace_module {
@@ -115,6 +116,7 @@ struct trace_event {
     const struct trace_text *tag;    /* NULL: none */
     const struct trace_stack *stack; /* NULL: none */
     const struct trace_text *name;   /* of a mark or of an opened stream; NULL: none */
+    const struct trace_text *stream_name; /* that the stream was opened by last; NULL: none, or it is not known to be open */
 };
 
 /* Whether the event's order counts in its stream; if not, in the weir as a whole. */

@@ -266,6 +266,13 @@ static int by_begin(const void *left, const void *right)
     return (a->index < b->index) == is_moment ? -1 : 1;
 }
 
+static void annotate_stream(struct perfetto *perfetto, const struct trace_event *event)
+{
+    packets_annotate(&perfetto->packets, "stream", event->stream);
+    if (event->stream_name)
+        packets_annotate_text(&perfetto->packets, "stream_name", event->stream_name->text);
+}
+
 static void write_begin(struct perfetto *perfetto, const struct span *span)
 {
     const struct trace_event *event = &span->event;
@@ -278,7 +285,7 @@ static void write_begin(struct perfetto *perfetto, const struct span *span)
     if (event->pool)
         packets_annotate_text(&perfetto->packets, "pool", event->pool->name);
     if (event->kind == TRACE_SYNCHRONISE)
-        packets_annotate(&perfetto->packets, "stream", event->stream);
+        annotate_stream(perfetto, event);
     else if (event->kind != TRACE_RUNG)
         packets_annotate(&perfetto->packets, "bytes", event->kind == TRACE_WAIT ? event->b : event->a);
     packets_end_event(&perfetto->packets);
@@ -333,7 +340,7 @@ static void write_moment(struct perfetto *perfetto, const struct trace_event *ev
     case TRACE_OUT_OF_MEMORY:
         begin_moment(perfetto, event, trace_kind_name(event->kind));
         packets_annotate(&perfetto->packets, "bytes", event->a);
-        packets_annotate(&perfetto->packets, "stream", event->stream);
+        annotate_stream(perfetto, event);
         packets_annotate_text(&perfetto->packets, "at", event->b ? "the pool's cap" : "the device");
         break;
     case TRACE_ASKED:

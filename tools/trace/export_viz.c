@@ -165,6 +165,8 @@ static void write_owner(struct viz *viz, const struct trace_event *event)
     uint64_t tag = event->tag ? (uint64_t)event->tag->number + 1 : 0, pool = event->pool ? (uint64_t)event->pool->number + 1 : 0;
     uint64_t what = *pair(viz, UINT64_C(1) << 62 | (uint64_t)viz->row->trace_number << 33 | tag, pool, &is_new);
     uint64_t where = *pair(viz, event->stream, UINT64_C(1) << 63 | event->thread, &is_new);
+    if (event->stream_name)
+        where = *pair(viz, UINT64_C(1) << 60 | where, event->stream_name->number, &is_new);
     uint32_t *memo = trace_map_add(&viz->owners, UINT64_C(1) << 61 | what, UINT64_C(1) << 61 | where, &is_new);
     word(viz, WORD_user_metadata);
     if (!is_new) {
@@ -172,7 +174,8 @@ static void write_owner(struct viz *viz, const struct trace_event *event)
         return;
     }
     char *text;
-    if (asprintf(&text, "pool %s, stream 0x%" PRIx64 "%s%s, thread %" PRIu64, event->pool ? event->pool->name : "?", event->stream,
+    if (asprintf(&text, "pool %s, stream %s%s0x%" PRIx64 "%s%s, thread %" PRIu64, event->pool ? event->pool->name : "?",
+                 event->stream_name ? event->stream_name->text : "", event->stream_name ? " " : "", event->stream,
                  event->tag ? ", tag " : "", event->tag ? event->tag->text : "", event->thread) < 0)
         text = must(NULL);
     pickle_text(&viz->pickle, text);

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { OPENINGS_MAX = 1 << 20 }; /* that are looked at for names which several streams have */
+
 static bool fail(struct trace *trace, const char *why)
 {
     snprintf(trace->error, sizeof trace->error, "%s", why);
@@ -21,6 +23,11 @@ static bool fail(struct trace *trace, const char *why)
 /* Opening -------------------------------------------------------------------------------------------------------------------------------
  */
 
+/* A stream that was opened by a name, whose meaning is known only behind the first pass. */
+struct opening {
+    uint64_t name, place, handle;
+};
+
 /* What the first pass collects. */
 struct census {
     struct trace *trace;
@@ -28,6 +35,8 @@ struct census {
     size_t room;
     uint64_t lost;
     uint8_t *content; /* of the block */
+    struct opening *openings;
+    size_t opening_count, opening_room;
 };
 
 static void link_block(struct census *census, size_t block, const struct trace_decoder *decoder)
@@ -58,6 +67,22 @@ static void count_event(struct trace *trace, const struct trace_record *record)
     trace->kinds[record->kind]++;
 }
 
+static void note_opening(struct census *census, const struct trace_record *record, uint64_t place)
+{
+    if (record->kind != TRACE_STREAM_OPEN || !record->a || census->opening_count == OPENINGS_MAX)
+        return;
+    census->openings = must_grow(census->openings, census->opening_count, &census->opening_room, sizeof census->openings[0]);
+    census->openings[census->opening_count++] = (struct opening){record->a, place, record->stream};
+}
+
+static void tell_openings(struct census *census)
+{
+    for (size_t i = 0; i < census->opening_count; i++)
+        trace_definitions_open(&census->trace->definitions, census->openings[i].name, census->openings[i].place,
+                               census->openings[i].handle);
+    free(census->openings);
+}
+
 /* false, with the error: it has more definitions than are kept. */
 static bool look_through(struct census *census, size_t number)
 {
@@ -85,6 +110,7 @@ static bool look_through(struct census *census, size_t number)
             if (trace->events == before)
                 link_block(census, number, &begin);
             count_event(trace, &record);
+            note_opening(census, &record, trace_place(number, &decoder));
             break;
         case TRACE_FOUND_DEFINITION:
             if (!trace_definitions_add(&trace->definitions, &definition, trace_place(number, &decoder)))
@@ -139,6 +165,7 @@ static bool open_weir(struct trace *trace, int fd)
         good = look_through(&census, block);
     trace_orders_seal(trace->orders);
     trace_definitions_seal(&trace->definitions);
+    tell_openings(&census);
     read_header(trace);
     trace_reader_conclude(&trace->reader);
     trace->losses = trace->reader.losses;

@@ -217,6 +217,7 @@ static void begin(struct model *model, const struct trace_event *event, enum mod
         .pool = event->pool,
         .tag = event->tag,
         .stack = event->stack,
+        .stream_name = event->stream_name,
     };
     enter(model, block);
 }

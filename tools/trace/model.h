@@ -25,6 +25,7 @@ struct model_block {
     const struct trace_pool *pool;
     const struct trace_text *tag;
     const struct trace_stack *stack;
+    const struct trace_text *stream_name; /* NULL: none is known */
     uint32_t next_free; /* of a place that is free */
 };
 

@@ -50,6 +50,7 @@ struct play {
     size_t begun;                        /* of them */
     struct cursor **waiting;             /* all that wait */
     size_t waiting_count, open_bytes;
+    struct trace_map names; /* of open streams that have one: (handle, 0): the number of the name */
     bool is_good;
 };
 
@@ -200,6 +201,22 @@ static void break_knot(struct play *play)
         let_go(play, &play->sorts[first->sort], true);
 }
 
+/* The name by which the event's stream is open, up to its close. */
+static const struct trace_text *name_of(struct play *play, const struct trace_event *event)
+{
+    uint32_t *known = trace_map_find(&play->names, event->stream, 0);
+    const struct trace_text *name = known ? trace_definitions_text(&play->trace->definitions, *known) : NULL;
+    if (event->kind == TRACE_STREAM_OPEN && event->name) {
+        bool is_new;
+        name = event->name;
+        *trace_map_add(&play->names, event->stream, 0, &is_new) = name->number;
+    } else if (known && (event->kind == TRACE_STREAM_OPEN || event->kind == TRACE_STREAM_CLOSE)) {
+        name = event->kind == TRACE_STREAM_OPEN ? NULL : name;
+        trace_map_remove(&play->names, event->stream, 0);
+    }
+    return name;
+}
+
 static void resolve(struct play *play, const struct cursor *cursor, struct trace_event *event)
 {
     struct trace_definitions *definitions = &play->trace->definitions;
@@ -227,6 +244,8 @@ static void resolve(struct play *play, const struct cursor *cursor, struct trace
     }
     if (record->kind == TRACE_MARK || record->kind == TRACE_STREAM_OPEN)
         event->name = trace_definitions_find(definitions, TRACE_DEFINES_NAME, record->a, place);
+    if (fields & TRACE_HAS_STREAM)
+        event->stream_name = name_of(play, event);
 }
 
 /* One event, of the cursor that is the first in the heap. */
@@ -296,6 +315,7 @@ static void play_free(struct play *play)
     free(play->waiting);
     free(play->sorts);
     free(play->threads);
+    trace_map_free(&play->names);
 }
 
 bool trace_play(struct trace *trace, trace_event_fn *look, void *context)

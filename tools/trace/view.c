@@ -49,10 +49,16 @@ void view_print_moment(struct view_moments *column, const struct view_file *file
     printf("%*s%s", width > view_columns(text) ? width - view_columns(text) : 0, "", text);
 }
 
-const char *view_stream(struct text *text, uint64_t stream)
+const char *view_stream(char buffer[SHOWN_LEN], uint64_t stream, const struct trace_text *name)
 {
-    snprintf(text->chars, sizeof text->chars, "0x%" PRIx64, stream);
-    return text->chars;
+    char shown[SHOWN_LEN];
+    if (!name)
+        snprintf(buffer, SHOWN_LEN, "0x%" PRIx64, stream);
+    else if (name->streams > 1)
+        snprintf(buffer, SHOWN_LEN, "%.220s 0x%" PRIx64, utf8_shown(shown, name->text), stream);
+    else
+        utf8_shown(buffer, name->text);
+    return buffer;
 }
 
 const char *view_pool(char buffer[SHOWN_LEN], const struct trace_pool *pool)
@@ -81,9 +87,15 @@ void view_json_pool(struct json *json, const struct trace_pool *pool)
     json_bool(json, "is_private", pool->flags & TRACE_POOL_PRIVATE);
 }
 
-void view_json_stream(struct json *json, const char *key, uint64_t stream)
+void view_json_handle(struct json *json, const char *key, uint64_t handle)
 {
-    json_string(json, key, STREAM_TEXT(stream));
+    json_string(json, key, STREAM_TEXT(handle, NULL));
+}
+
+void view_json_stream(struct json *json, uint64_t stream, const struct trace_text *name)
+{
+    view_json_handle(json, "stream", stream);
+    json_string(json, "stream_name", name ? name->text : NULL);
 }
 
 /* Modules are told to the table when the first frame is to be shown: most views show none. */
@@ -231,6 +243,7 @@ static struct holder holder_of(const struct model_block *block, unsigned parts)
         .tag = parts & BY_TAG ? block->tag : NULL,
         .stack = parts & BY_STACK ? block->stack : NULL,
         .stream = parts & BY_STREAM ? block->stream : 0,
+        .stream_name = parts & BY_STREAM ? block->stream_name : NULL,
         .size = parts & BY_SIZE ? block->size : 0,
         .oldest = block->time,
     };
@@ -249,6 +262,7 @@ struct holder *view_holders(const struct model *model, unsigned parts, size_t *c
         struct holder mine = holder_of(block, parts);
         uint64_t who = trace_map_hash(mine.pool ? mine.pool->number + 1ULL : 0, mine.tag ? mine.tag->number + 1ULL : 0);
         uint64_t what = trace_map_hash(mine.stream, mine.size) + (mine.stack ? mine.stack->number + 1ULL : 0);
+        what = mine.stream_name ? trace_map_hash(what, mine.stream_name->number) : what;
         bool is_new;
         uint32_t *place = trace_map_add(&places, who, what, &is_new);
         if (is_new || !holders) {

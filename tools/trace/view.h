@@ -71,8 +71,9 @@ int view_columns(const char *time);
 /* Prints the next row, of a time of the file, at the right of so many columns. */
 void view_print_moment(struct view_moments *column, const struct view_file *file, uint64_t time, int width);
 
-const char *view_stream(struct text *text, uint64_t stream);
-#define STREAM_TEXT(stream) view_stream(&(struct text){{0}}, (stream))
+/* The name by which the stream was opened, with its handle if several were opened by it; the handle of one without a name. */
+const char *view_stream(char buffer[SHOWN_LEN], uint64_t stream, const struct trace_text *name);
+#define STREAM_TEXT(stream, name) view_stream((char[SHOWN_LEN]){0}, (stream), (name))
 
 /* "main on device 1"; for private pools, whose names are not unique, with their ids. */
 const char *view_pool(char buffer[SHOWN_LEN], const struct trace_pool *pool);
@@ -85,7 +86,9 @@ void view_file_end(const struct view *view);
 void view_say_losses(const struct view *view, const struct view_file *file);
 /* Names of the members of pools, for JSON. */
 void view_json_pool(struct json *json, const struct trace_pool *pool);
-void view_json_stream(struct json *json, const char *key, uint64_t stream);
+void view_json_stream(struct json *json, uint64_t stream, const struct trace_text *name);
+/* A handle or an address, in hexadecimal. */
+void view_json_handle(struct json *json, const char *key, uint64_t handle);
 /* The frames of a stack, below each other or as an array. At most `limit` lines; 0: all. */
 void view_print_stack(struct view_file *file, const struct trace_stack *stack, const char *indent, size_t limit);
 void view_json_stack(struct json *json, struct view_file *file, const struct trace_stack *stack);
@@ -115,6 +118,7 @@ struct holder {
     const struct trace_pool *pool;
     const struct trace_text *tag;
     const struct trace_stack *stack;
+    const struct trace_text *stream_name; /* NULL: none is known */
     uint64_t stream, size;
     uint64_t blocks, bytes, given, oldest; /* bytes that were asked for; the time of the oldest block */
 };

@@ -60,7 +60,7 @@ static void print_event(struct printing *printing, const struct trace_event *eve
     if (fields & TRACE_HAS_POOL)
         printf("  %s", POOL_TEXT(event->pool));
     if (fields & TRACE_HAS_STREAM)
-        printf("  stream %s", STREAM_TEXT(event->stream));
+        printf("  stream %s", STREAM_TEXT(event->stream, event->kind == TRACE_STREAM_OPEN ? NULL : event->stream_name));
     if (fields & TRACE_HAS_ADDRESS)
         printf("  0x%" PRIx64 "  %s of %s", event->address, SIZE_TEXT(event->size), SIZE_TEXT(event->given));
     if (event->tag)
@@ -81,13 +81,13 @@ static void json_event(struct json *json, struct view_file *file, const struct t
     json_uint(json, "time", event->time);
     json_uint(json, "order", event->order);
     if (fields & TRACE_HAS_STREAM)
-        view_json_stream(json, "stream", event->stream);
+        view_json_stream(json, event->stream, event->stream_name);
     if (fields & TRACE_HAS_POOL) {
         json_string(json, "pool", event->pool ? event->pool->name : NULL);
         json_uint(json, "pool_id", event->pool ? event->pool->id : 0);
     }
     if (fields & TRACE_HAS_ADDRESS) {
-        view_json_stream(json, "address", event->address);
+        view_json_handle(json, "address", event->address);
         json_uint(json, "size", event->size);
         json_uint(json, "given", event->given);
         json_string(json, "tag", event->tag ? event->tag->text : NULL);

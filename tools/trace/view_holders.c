@@ -22,15 +22,13 @@ static const struct part {
 
 static const char *name_of(char buffer[SHOWN_LEN], const struct holder *holder, unsigned part)
 {
-    struct text text;
     if (part == BY_TAG)
         return holder->tag ? utf8_shown(buffer, holder->tag->text) : "-";
     if (part == BY_POOL)
         return view_pool(buffer, holder->pool);
     if (part == BY_STREAM)
-        snprintf(buffer, SHOWN_LEN, "%s", view_stream(&text, holder->stream));
-    else
-        snprintf(buffer, SHOWN_LEN, "%s", format_size(&text, holder->size));
+        return view_stream(buffer, holder->stream, holder->stream_name);
+    snprintf(buffer, SHOWN_LEN, "%s", SIZE_TEXT(holder->size));
     return buffer;
 }
 
@@ -80,7 +78,7 @@ static void json_holder(struct json *json, struct view_file *file, const struct 
     if (by & BY_POOL)
         view_json_pool(json, holder->pool);
     if (by & BY_STREAM)
-        view_json_stream(json, "stream", holder->stream);
+        view_json_stream(json, holder->stream, holder->stream_name);
     if (by & BY_SIZE)
         json_uint(json, "size", holder->size);
     if (by & BY_STACK)
