@@ -10,6 +10,7 @@
 #include "lib/alloc/held.h"
 #include "lib/alloc/stream.h"
 #include "lib/base/format.h"
+#include "lib/gpu/clock.h"
 #include "lib/pool/holders.h"
 #include "lib/pool/mapped.h"
 #include "lib/recover/finding.h"
@@ -91,23 +92,29 @@ static void append_pools(weir_error *error, weir_pool *own)
 
 /* What decides ------------------------------------------------------------------------------------------------------------------------- */
 
-/* Each step that gave memory has a line. One more line names all that gave none. */
+/* " (in 1.00 s)"; "" of less than a millisecond. */
+static const char *slow_of(char text[static WEIR__TIME_LEN + 8], uint64_t took)
+{
+    if (took >= GPU_MILLISECOND)
+        snprintf(text, WEIR__TIME_LEN + 8, " (in %s)", WEIR__TIME(took));
+    return text;
+}
+
+/* A line for each step that gave something, and one for all that gave nothing, with the time of those that took long. */
 static void append_rungs(weir_error *error, const struct weir__report *report)
 {
-    char gave[WEIR__BYTES_LEN];
-    uint64_t wasted = 0;
-    unsigned failed = 0;
-    for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
-        if (report->rungs[rung].ran && report->rungs[rung].gave)
-            append(error, 0, "\n  %s: gave %s in %.1f ms", weir_rung_name(rung), weir__bytes(gave, report->rungs[rung].gave),
-                   (double)report->rungs[rung].took / 1e6);
-    for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
-        if (report->rungs[rung].ran && !report->rungs[rung].gave) {
-            append(error, 0, "%s%s", failed++ ? ", " : "\n  ", weir_rung_name(rung));
-            wasted += report->rungs[rung].took;
-        }
-    if (failed)
-        append(error, 0, ": gave nothing in %.1f ms", (double)wasted / 1e6);
+    char vain[256] = "";
+    size_t len = 0;
+    for (weir_rung rung = 0; rung < WEIR_RUNG_COUNT; rung++) {
+        const struct weir__rung_report *step = &report->rungs[rung];
+        if (step->ran && step->gave)
+            append(error, 0, "\n  %s: gave %s in %s", weir_rung_name(rung), WEIR__BYTES(step->gave), WEIR__TIME(step->took));
+        else if (step->ran)
+            len += (size_t)snprintf(vain + len, sizeof vain - len, "%s%s%s", len ? ", " : "", weir_rung_name(rung),
+                                    slow_of((char[WEIR__TIME_LEN + 8]){0}, step->took));
+    }
+    if (len)
+        append(error, 0, "\n  gave nothing: %s", vain);
     if (report->note[0])
         append(error, 0, "\n  %s", report->note);
     if (report->why)

@@ -415,7 +415,7 @@ START_TEST(report_says_what_neighbours_had)
     weir_error error;
     weir_last_error(&error);
     ck_assert_uint_eq(helper.pleas, 1);
-    ck_assert_ptr_nonnull(strstr(error.text, "neighbours: gave nothing in "));
+    ck_assert_ptr_nonnull(strstr(error.text, "gave nothing: flush, wait, trim, callbacks, neighbours\n"));
     ck_assert_ptr_nonnull(strstr(error.text, "\n  a note"));
     scene_free(helper.s, ptr);
 }

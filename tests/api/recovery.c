@@ -259,7 +259,7 @@ START_TEST(report_names_request_pools_device_and_rungs)
     atomic_uint calls = 0;
     weir_error error = WEIR_ERROR_INIT;
     static const char *const parts[] = { "pool 'main'", "pool 'other'", "live ", "cached 0 B", "idle ",           "reserved ",
-                                         "device 0: ",  " free of ",    "wait, trim, ", "callbacks, neighbours: gave nothing in ",
+                                         "device 0: ",  " free of ",    "\n  gave nothing: ", "trim", ", callbacks",
                                          "cudaErrorMemoryAllocation" };
     scene_open("weir: 1\ndefaults: { pool: main }\npools: { main: {}, other: {} }\n");
     scene_ok(weir_oom_add(scene.w, count_call, &calls, &error, &id), "weir_oom_add");
@@ -380,13 +380,16 @@ static void expect_refusal_behind_a_kernel(const char *policy, unsigned callback
 
 START_TEST(without_steps_nothing_is_tried)
 {
-    expect_refusal_behind_a_kernel("weir: 1\npools: { main: { " ALONE ", small_below: 0, on_oom: { steps: [] } } }\n", 0, ": gave ");
+    expect_refusal_behind_a_kernel("weir: 1\npools: { main: { " ALONE ", small_below: 0, on_oom: { steps: [] } } }\n", 0, "gave");
 }
 END_TEST
 
 START_TEST(without_the_wait_step_a_pending_free_is_not_waited_for)
 {
     expect_refusal_behind_a_kernel("weir: 1\npools: { main: { " ALONE ", small_below: 0, on_oom: { steps: [trim, callbacks] } } }\n", 1, "wait: gave");
+    weir_error error;
+    weir_last_error(&error);
+    ck_assert_ptr_null(strstr(error.text, "gave nothing: wait"));
 }
 END_TEST
 
