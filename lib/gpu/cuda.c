@@ -5,6 +5,7 @@
  */
 #include "lib/gpu/clock.h"
 #include "lib/gpu/cuda_internal.h"
+#include "lib/gpu/nvml.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -140,6 +141,13 @@ int cuda_device_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes)
         *total_bytes = total_size;
     }
     return code;
+}
+
+int cuda_device_processes(int device, struct gpu_process *processes, size_t room, size_t *count)
+{
+    struct gpu_device_info info;
+    int code = cuda_device_info(device, &info);
+    return code ? code : nvml_processes(info.uuid, processes, room, count);
 }
 
 int cuda_device_synchronize(int device)

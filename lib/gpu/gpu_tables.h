@@ -23,6 +23,8 @@ const char *sim_environment_error(void);
     X(can_access_peer, sim_device_find(device) ?: sim_device_find(peer), (int device, int peer, bool *can), (device, peer, can))           \
     X(device_memory, sim_device_find(device), (int device, uint64_t *free_bytes, uint64_t *total_bytes),                                   \
       (device, free_bytes, total_bytes))                                                                                                   \
+    X(device_processes, sim_device_find(device), (int device, struct gpu_process *processes, size_t room, size_t *count),                  \
+      (device, processes, room, count))                                                                                                    \
     X(device_synchronize, sim_device_find(device), (int device), (device))                                                                 \
     X(get_current_device, 0, (int *device), (device))                                                                                      \
     X(set_current_device, sim_device_find(device), (int device), (device))                                                                 \

@@ -21,6 +21,8 @@ lib_gpu_libgpu_la_SOURCES += \
 	%reldir%/cuda_features.c \
 	%reldir%/cuda_internal.h \
 	%reldir%/cuda_map.c \
-	%reldir%/cuda_pool.c
+	%reldir%/cuda_pool.c \
+	%reldir%/nvml.c \
+	%reldir%/nvml.h
 lib_gpu_libgpu_la_LIBADD += $(CUDA_LIBS)
 endif

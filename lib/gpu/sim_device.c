@@ -116,6 +116,12 @@ int sim_device_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes)
     return 0;
 }
 
+int sim_device_processes(int device, struct gpu_process *processes, size_t room, size_t *count)
+{
+    *count = sim_ledger_processes(device, processes, room);
+    return 0;
+}
+
 int sim_get_current_device(int *device)
 {
     *device = sim_self->device;

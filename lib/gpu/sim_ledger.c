@@ -96,6 +96,31 @@ uint64_t sim_ledger_free(int device)
     return bytes;
 }
 
+static uint64_t held_by(const struct sim_machine *machine, int process, int device)
+{
+    uint64_t held = machine->processes[process].held[device];
+    for (int i = 0; i < machine->pools_end; i++)
+        held += machine->pools[i].users && machine->pools[i].owner == process && machine->pools[i].device == device ? machine->pools[i].held : 0;
+    return held;
+}
+
+size_t sim_ledger_processes(int device, struct gpu_process *processes, size_t room)
+{
+    size_t count = 0;
+    struct sim_machine *machine = sim_machine_lock();
+    sim_machine_reap(machine);
+    for (int i = 0; i < SIM_PROCESSES_MAX; i++) {
+        uint64_t held = machine->processes[i].used ? held_by(machine, i, device) : 0;
+        if (!held && i != sim.machine.self)
+            continue;
+        if (count < room)
+            processes[count] = (struct gpu_process){ .pid = machine->processes[i].pid, .bytes = held };
+        count++;
+    }
+    sim_machine_unlock();
+    return count;
+}
+
 bool sim_ledger_charge(const struct sim_pool *pool, uint64_t held)
 {
     if (pool->location != GPU_LOCATION_DEVICE || pool->imported)

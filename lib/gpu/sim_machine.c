@@ -244,6 +244,7 @@ static int join(int fd, const struct sim_settings *settings, char *why, size_t l
     sim_machine_lock();
     sim_ledger_forget(shared, self); /* what a dead one left in the slot */
     shared->processes[self].used = true;
+    shared->processes[self].pid = (int)getpid();
     sim_machine_unlock();
     return 0;
 }
@@ -259,6 +260,7 @@ static int open_own(const struct sim_settings *settings, char *why, size_t len)
     }
     sim.machine.shared = shared;
     sim.machine.shared->processes[0].used = true;
+    sim.machine.shared->processes[0].pid = (int)getpid();
     sim.machine.self = 0;
     return 0;
 }

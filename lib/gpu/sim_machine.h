@@ -27,6 +27,7 @@
 
 struct sim_machine_process {
     bool used;
+    int pid;
     uint32_t wake; /* a futex, changed when there is something for the process's thread to see; atomic, without the lock */
     uint64_t held[SIM_DEVICES_MAX]; /* bytes of each device that its pools took, but for exportable ones */
 };
@@ -103,6 +104,8 @@ void sim_ledger_recover(struct sim_machine *machine);
 
 /* Bytes of the device that nobody has. */
 uint64_t sim_ledger_free(int device);
+/* The processes that have memory of the device, and this one. Fills up to `room`; returns how many there are. */
+size_t sim_ledger_processes(int device, struct gpu_process *processes, size_t room);
 /* The device lacks now `held` bytes for the pool instead of pool->held, which the caller changes. False, and nothing was done: it has not
    so many. */
 bool sim_ledger_charge(const struct sim_pool *pool, uint64_t held);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/recover/report.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/alloc/held.h"
 #include "lib/alloc/stream.h"
@@ -19,6 +21,7 @@
 #define POOLS_MAX 16   /* pools that have a line of their own */
 #define HOLDERS 6      /* groups of live blocks, and tags, that are named */
 #define BLOCKS_MAX 16384 /* live blocks that are looked at for that: a few milliseconds */
+#define OTHERS_MAX 256 /* processes that are looked at */
 #define REST_LINE 64   /* bytes of the line that sums up the others */
 
 /* Appends a line where it fits, with `spare` bytes left behind it. false: it does not. */
@@ -135,6 +138,64 @@ static void append_device(weir_error *error, const struct weir__device *device)
                quota->limits[quota->counts].variable, quota->limits[quota->counts].value, WEIR__BYTES(quota->bytes));
 }
 
+/* Other processes -------------------------------------------------------------------------------------------------------------------------- */
+
+/* " (python3)", as the process calls itself, which may be any bytes; "" where that is not known. */
+#define PROGRAM_LEN 80
+static const char *program_of(char text[static PROGRAM_LEN], int pid)
+{
+    char path[64], name[32] = "";
+    snprintf(path, sizeof path, "/proc/%d/comm", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? 0 : read(fd, name, sizeof name - 1);
+    if (fd >= 0)
+        close(fd);
+    name[len > 0 ? len : 0] = '\0';
+    name[strcspn(name, "\n")] = '\0';
+    for (char *at = name; *at; at++)
+        if ((unsigned char)*at >= 0x80)
+            *at = '?';
+    text[0] = '\0';
+    if (*name)
+        snprintf(text, PROGRAM_LEN, " (%s)", policy_quote(name).text);
+    return text;
+}
+
+static int by_bytes(const void *left, const void *right)
+{
+    const struct gpu_process *a = left, *b = right;
+    if (a->bytes != b->bytes)
+        return a->bytes > b->bytes ? -1 : 1;
+    return a->pid < b->pid ? -1 : a->pid > b->pid;
+}
+
+/* Processes beside this one that use the device, those with the most memory first. Where one thread asks, the others do not wait for that. */
+static void append_others(weir_error *error, const struct weir__device *device)
+{
+    static atomic_flag is_asking = ATOMIC_FLAG_INIT;
+    struct gpu_process found[OTHERS_MAX];
+    char text[HOLDERS * (PROGRAM_LEN + WEIR__BYTES_LEN + 24) + 64];
+    size_t len = 0, count = 0, others = 0;
+    if (atomic_flag_test_and_set(&is_asking))
+        return;
+    int code = device->w->gpu->device_processes(device->index, found, OTHERS_MAX, &count);
+    atomic_flag_clear(&is_asking);
+    if (code != GPU_SUCCESS)
+        return;
+    for (size_t i = 0; i < count && i < OTHERS_MAX; i++)
+        if (found[i].pid != (int)getpid())
+            found[others++] = found[i];
+    qsort(found, others, sizeof found[0], by_bytes);
+    for (size_t i = 0; i < others && i < HOLDERS; i++)
+        len += (size_t)snprintf(text + len, sizeof text - len, "%spid %d%s%s%s", i ? ", " : "", found[i].pid,
+                                program_of((char[PROGRAM_LEN]){0}, found[i].pid), found[i].bytes == GPU_BYTES_UNKNOWN ? "" : " ",
+                                found[i].bytes == GPU_BYTES_UNKNOWN ? "" : WEIR__BYTES(found[i].bytes));
+    if (others > HOLDERS)
+        snprintf(text + len, sizeof text - len, " and %zu more", (count > OTHERS_MAX ? count - 1 : others) - HOLDERS);
+    if (others)
+        append(error, REST_LINE, "\n  other processes on this GPU: %s", text);
+}
+
 /* What the request did not find. */
 static const char *want_of(const struct weir__request *request, const struct gpu *gpu)
 {
@@ -230,6 +291,8 @@ weir_status weir__report(const struct weir__report *report)
            pool->device->index, stream_of(stream, report->request), want_of(report->request, gpu), gpu->code_name(GPU_OUT_OF_MEMORY));
     append_rungs(error, report);
     append_device(error, pool->device);
+    if (!report->request->at_cap && !pool->kind.is_host)
+        append_others(error, pool->device);
     append(error, 0, "%s", findings);
     append_pools(error, pool);
     append_holders(error, pool->w, holders, count);

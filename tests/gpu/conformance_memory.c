@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* conformance_memory.c - blocks: where they come from, when they may be used again, and when their memory goes back. */
 #include <pthread.h>
+#include <unistd.h>
 
 #include "tests/gpu/conformance.h"
 
@@ -160,6 +161,24 @@ START_TEST(free_memory_of_the_device_is_what_a_pool_can_grow_by)
     free_bytes = free_bytes / STEP * STEP;
     ck_assert_gpu_code(try_take(rig.pool, free_bytes + STEP, rig.a), GPU_OUT_OF_MEMORY);
     give(take(rig.pool, free_bytes - STEP, rig.a), rig.a);
+}
+END_TEST
+
+/* Where that can be told at all. */
+START_TEST(processes_that_use_the_device_have_this_one_among_them)
+{
+    struct gpu_process found[64];
+    size_t count = 0, place = 0;
+    take(rig.pool, 64 * MIB, rig.a);
+    int code = g->device_processes(0, found, 64, &count);
+    ck_assert_int_eq(g->device_processes(0, found, 64, &count), code);
+    if (code == GPU_NOT_SUPPORTED)
+        return;
+    ck_assert_gpu(code);
+    while (place < count && place < 64 && found[place].pid != (int)getpid())
+        place++;
+    ck_assert_uint_lt(place, count);
+    ck_assert_uint_ge(found[place].bytes, 64 * MIB);
 }
 END_TEST
 
@@ -528,7 +547,7 @@ void add_memory_tests(Suite *suite)
               request_beyond_the_device_fails, request_that_does_not_fit_leaves_nothing_with_threshold_0,
               request_that_does_not_fit_leaves_its_pool_as_much_as_the_threshold,
               request_that_does_not_fit_leaves_its_pool_what_the_device_had_with_threshold_all,
-              free_memory_of_the_device_is_what_a_pool_can_grow_by, pool_grows_by_what_is_missing,
+              free_memory_of_the_device_is_what_a_pool_can_grow_by, processes_that_use_the_device_have_this_one_among_them, pool_grows_by_what_is_missing,
               idle_steps_that_lie_apart_serve_a_larger_request, used_falls_at_the_call_of_free,
               high_marks_restart_at_the_current_figures, pending_free_serves_the_same_stream,
               pending_free_serves_another_stream_at_once_where_nothing_else_does, pending_free_is_served_at_the_same_address,

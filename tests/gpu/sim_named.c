@@ -215,6 +215,25 @@ START_TEST(what_one_process_takes_the_other_lacks)
 }
 END_TEST
 
+START_TEST(processes_that_use_a_device_are_told_with_what_they_took)
+{
+    struct gpu_process found[4];
+    size_t count;
+    ask(&peers[0], .what = PEER_MAKE_OWN_POOL);
+    ask(&peers[0], .what = PEER_ALLOCATE, .size = GIB);
+    ck_assert_int_eq(g->device_processes(0, found, 4, &count), 0);
+    ck_assert_uint_eq(count, 2);
+    size_t other = found[0].pid == (int)getpid();
+    ck_assert_int_eq(found[!other].pid, (int)getpid());
+    ck_assert_int_eq(found[other].pid, (int)peers[0].pid);
+    ck_assert_uint_eq(found[other].bytes, GIB);
+    peer_kill(&peers[0]);
+    await_free_bytes(8 * GIB);
+    ck_assert_int_eq(g->device_processes(0, found, 0, &count), 0);
+    ck_assert_uint_eq(count, 1);
+}
+END_TEST
+
 START_TEST(memory_of_a_killed_process_comes_back)
 {
     ask(&peers[0], .what = PEER_MAKE_OWN_POOL);
@@ -615,7 +634,7 @@ TCase *named_case(Suite *suite, const char *title)
 void add_named_tests(Suite *suite)
 {
     TCase *tcase = named_case(suite, "memory of processes");
-    suite_add(tcase, what_one_process_takes_the_other_lacks, memory_of_a_killed_process_comes_back,
+    suite_add(tcase, what_one_process_takes_the_other_lacks, processes_that_use_a_device_are_told_with_what_they_took, memory_of_a_killed_process_comes_back,
               device_that_another_process_filled_has_no_memory, each_device_is_counted_by_itself,
               child_of_a_fork_is_refused_and_keeps_nothing_of_its_parent,
               destroyed_pool_goes_when_its_last_free_has_ended_without_further_calls, block_that_would_crash_cuda_is_refused,

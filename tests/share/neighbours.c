@@ -208,6 +208,27 @@ START_TEST(report_counts_no_process_of_another_gpu)
 }
 END_TEST
 
+START_TEST(report_names_processes_that_use_this_gpu)
+{
+    char settings[128], expected[256];
+    snprintf(settings, sizeof settings, "%s,devices=2", getenv("WEIR_SIM"));
+    ck_assert_int_eq(setenv("WEIR_SIM", settings, 1), 0);
+    struct player *elsewhere = stage_enter((struct role){ .name = "elsewhere" });
+    stage_say(elsewhere, "open %s", stage_policy_file("elsewhere", "weir: 1\npools:\n  p: { devices: [1], initial_size: 64MiB }\n"));
+    struct player *asker = enter("asker");
+    take(asker, "a", 512);
+    ck_assert_ptr_null(strstr(run_out(asker, 768), "processes on this GPU:"));
+    struct player *small = enter("small"), *large = stage_enter((struct role){ .name = "large" });
+    stage_say(large, "open %s; stream s", stage_policy_file("large", "weir: 1\npools: { p: { devices: [0] } }\n")); /* without control */
+    take(small, "b", 32);
+    take(large, "c", 128);
+    const char *report = run_out(asker, 768);
+    snprintf(expected, sizeof expected, "   other processes on this GPU: pid %d (actor) 128 MiB, pid %d (actor) 32 MiB   ", stage_pid(large),
+             stage_pid(small));
+    ck_assert_msg(strstr(report, expected) != NULL, "no \"%s\" in: %s", expected, report);
+}
+END_TEST
+
 START_TEST(request_that_failed_succeeds_once_a_neighbour_has_something)
 {
     struct player *holder = enter("holder"), *asker = enter("asker");
@@ -433,7 +454,7 @@ static void add_rescues(Suite *suite)
               every_pool_of_a_neighbour_counts);
     tcase = stage_case(suite, "nobody can help");
     suite_add(tcase, neighbours_who_have_not_enough_together_are_not_asked_to_give, report_tells_of_the_neighbours,
-              report_counts_no_process_of_another_gpu, who_is_alone_runs_out,
+              report_counts_no_process_of_another_gpu, report_names_processes_that_use_this_gpu, who_is_alone_runs_out,
               request_that_failed_succeeds_once_a_neighbour_has_something);
 }
 

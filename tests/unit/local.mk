@@ -181,3 +181,17 @@ check_PROGRAMS += tests/unit/sim_index
 TESTS += tests/unit/sim_index
 tests_unit_sim_index_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_sim_index_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la
+
+## What NVML says, by a stand-in for it.
+if HAVE_CUDA
+check_LTLIBRARIES += tests/unit/libnvmlmodule.la
+tests_unit_libnvmlmodule_la_SOURCES = %reldir%/nvml_module.c %reldir%/nvml_module.h
+tests_unit_libnvmlmodule_la_LDFLAGS = $(AM_LDFLAGS) -shared -avoid-version -rpath /nowhere
+
+check_PROGRAMS += tests/unit/nvml
+TESTS += tests/unit/nvml
+tests_unit_nvml_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_nvml_SOURCES = %reldir%/nvml.c %reldir%/nvml_module.h lib/gpu/nvml.c
+tests_unit_nvml_CPPFLAGS = $(AM_CPPFLAGS) -DNVML_LIBRARY='"libnvmlmodule.so"'
+tests_unit_nvml_LDADD = tests/unit/libnvmlmodule.la tests/support/libsuite.la
+endif
