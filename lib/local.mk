@@ -187,6 +187,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/release/give.h \
 	%reldir%/release/keeper.c \
 	%reldir%/release/keeper.h \
+	%reldir%/about.c \
+	%reldir%/about.h \
 	%reldir%/attached.c \
 	%reldir%/attached.h \
 	%reldir%/open.h \
@@ -208,6 +210,7 @@ lib_libcore_la_SOURCES = \
 	%reldir%/source.c \
 	%reldir%/source.h \
 	%reldir%/stats.c \
+	%reldir%/stats.h \
 	%reldir%/stats_json.c \
 	%reldir%/weir.c \
 	%reldir%/weir.h

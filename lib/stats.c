@@ -2,27 +2,16 @@
 /* stats.c - snapshots of all figures. A snapshot is one allocation, owned by the caller, and borrows nothing from its weir. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "lib/about.h"
 #include "lib/alloc/held.h"
 #include "lib/base/call.h"
 #include "lib/base/number.h"
 #include "lib/base/valid.h"
 #include "lib/gpu/clock.h"
 #include "lib/pool/mapped.h"
-
-struct weir_stats {
-    size_t pool_count, device_count;
-    weir_pool_stats *pools;     /* names are strings of their own */
-    struct device {
-        weir_device_stats stats;
-        char quota_from[sizeof ((struct weir__quota_limit *)0)->variable];
-    } *devices; /* those that have pools */
-    size_t tag_count;
-    struct tag {
-        weir_tag_stats stats;
-        char name[WEIR__TAG_NAME_MAX + 1];
-    } *tags;
-};
+#include "lib/stats.h"
 
 static void read_audit(const struct weir__audit *audit, uint64_t *bytes, uint64_t *ms)
 {
@@ -88,7 +77,7 @@ static bool is_valid(const weir_pool_stats *stats)
 }
 #endif
 
-static void read_quota(const struct weir__quota *quota, struct device *to)
+static void read_quota(const struct weir__quota *quota, struct weir__device_figures *to)
 {
     to->stats.quota = quota->bytes;
     if (quota->counts < 0)
@@ -97,11 +86,13 @@ static void read_quota(const struct weir__quota *quota, struct device *to)
     to->stats.quota_from = to->quota_from;
 }
 
-static weir_status read_device(struct weir__device *device, struct device *to, weir_error *error)
+static weir_status read_device(struct weir__device *device, struct weir__device_figures *to, weir_error *error)
 {
     weir_device_stats *stats = &to->stats;
     const struct gpu *gpu = device->w->gpu;
     stats->device = device->index;
+    memcpy(to->uuid, device->info.uuid, sizeof to->uuid);
+    stats->uuid = to->uuid;
     int code = gpu->device_memory(device->index, &stats->memory_free, &stats->memory);
     if (code != GPU_SUCCESS)
         return weir__fail_gpu(error, gpu, code, "memory of device %d", device->index);
@@ -174,7 +165,7 @@ static weir_status take_tags(const weir *w, weir_stats *stats, weir_error *error
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for statistics");
     for (; stats->tag_count < count; stats->tag_count++) {
         const struct weir__tag *from = weir__tags_get(&w->recorder.tags, (unsigned)stats->tag_count + 1);
-        struct tag *tag = &stats->tags[stats->tag_count];
+        struct weir__tag_figures *tag = &stats->tags[stats->tag_count];
         memcpy(tag->name, from->name, sizeof tag->name);
         tag->stats = (weir_tag_stats){ tag->name, at_least_zero(atomic_load(&from->live)), at_least_zero(atomic_load(&from->blocks)), 0 };
         tag->stats.live_high = weir__larger(at_least_zero(atomic_load(&from->live_high)), tag->stats.live);
@@ -185,11 +176,16 @@ static weir_status take_tags(const weir *w, weir_stats *stats, weir_error *error
 static weir_status take(weir *w, weir_stats *stats, weir_error *error)
 {
     WEIR__MUST(weir__blocks_are_valid(&w->blocks));
+    stats->pid = getpid();
+    stats->age_ms = (weir__service_now() - w->about->opened_at) / GPU_MILLISECOND;
+    memcpy(stats->program, w->about->program, sizeof stats->program);
+    stats->labels = w->about->labels;
+    stats->policy = weir__in_force_get(w);
     stats->devices = calloc(w->device_count, sizeof *stats->devices);
     if (!stats->devices)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for statistics");
     for (size_t d = 0; d < w->device_count; d++) {
-        struct device *device = &stats->devices[stats->device_count];
+        struct weir__device_figures *device = &stats->devices[stats->device_count];
         weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL);
         if (!pool)
             continue;
@@ -259,6 +255,7 @@ void weir_stats_free(weir_stats *stats)
     free(stats->pools);
     free(stats->devices);
     free(stats->tags);
+    weir__in_force_drop(stats->policy);
     free(stats);
 }
 

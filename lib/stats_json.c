@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "lib/base/json.h"
-#include "lib/weir.h"
+#include "lib/stats.h"
 
 /* Text that may be longer than its room. */
 struct output {
@@ -58,6 +58,7 @@ struct member {
 
 static const struct member device_members[] = {
     { "index", offsetof(weir_device_stats, device), INT },
+    { DEVICE(uuid), NAME },
     { DEVICE(memory), UINT },
     { DEVICE(memory_free), UINT },
     { DEVICE(obtainable), UINT },
@@ -179,6 +180,28 @@ static const void *tag_at(const weir_stats *stats, size_t index)
     return weir_stats_tag(stats, index);
 }
 
+/* Who the process is, and by which policy. */
+static void put_process(struct output *out, const weir_stats *stats)
+{
+    put_text(out, "{\"version\": ");
+    put_string(out, weir_version());
+    put_text(out, ", \"pid\": ");
+    put_uint(out, (uint64_t)stats->pid);
+    put_text(out, ", \"program\": ");
+    put_string(out, stats->program);
+    put_text(out, ", \"age_ms\": ");
+    put_uint(out, stats->age_ms);
+    for (unsigned label = 0; label < WEIR__LABELS; label++) {
+        const char *value = stats->labels.values[label];
+        put_text(out, label ? ", " : ", \"labels\": {");
+        put_string(out, weir__label_name(label));
+        put_text(out, ": ");
+        put_value(out, &(const char *){ *value ? value : NULL }, NAME);
+    }
+    put_text(out, "}, ");
+    put_text(out, stats->policy->json);
+}
+
 static void put_snapshot(struct output *out, const weir_stats *stats)
 {
     static const struct {
@@ -186,8 +209,7 @@ static void put_snapshot(struct output *out, const weir_stats *stats)
         const void *(*at)(const weir_stats *stats, size_t index);
         const struct member *members;
     } arrays[] = { { "devices", device_at, device_members }, { "pools", pool_at, pool_members }, { "tags", tag_at, tag_members } };
-    put_text(out, "{\"version\": ");
-    put_string(out, weir_version());
+    put_process(out, stats);
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         const void *object;
         put_text(out, ", ");

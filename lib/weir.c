@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/about.h"
 #include "lib/alloc/flush.h"
 #include "lib/alloc/held.h"
 #include "lib/alloc/orphans.h"
@@ -53,6 +54,11 @@ static void record_as(weir *w, const struct policy *policy)
                 weir__record_begin(pool);
     weir__recorder_set(&w->recorder, level, policy->record_stacks || w->record_wants_stacks);
     weir__settings_note_all(w);
+}
+
+static weir_status fail_to_describe(weir_error *error)
+{
+    return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a description of the policy");
 }
 
 /* Open --------------------------------------------------------------------------------------------------------------------------------- */
@@ -210,6 +216,8 @@ static weir_status open_all(weir *w, const weir_options *options, weir_error *er
         status = begin(w, error);
     if (status == WEIR_OK && !weir__trace_files_begin(w, w->policy))
         status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for traces");
+    if (status == WEIR_OK && !weir__about_open(w))
+        status = fail_to_describe(error);
     if (status == WEIR_OK)
         status = open_pools(w, error);
     if (status == WEIR_OK)
@@ -327,6 +335,7 @@ void weir__close(weir *w)
     }
     free(w->devices);
     weir__trace_files_end(w);
+    weir__about_close(w);
     weir__log_rest(&w->log);
     weir__log_close(&w->log);
     weir__callbacks_destroy(&w->callbacks);
@@ -354,10 +363,12 @@ static weir_status each_pool(weir *w, const struct policy *policy, weir_error *e
     return status;
 }
 
-/* Whether the policy can take the place of the one in force; what may fail before anything changes is done. */
-static weir_status prepare(weir *w, const struct policy *after, weir_error *error)
+/* Whether the policy can take the place of the one in force; what may fail before anything changes is done. *shown: its description. */
+static weir_status prepare(weir *w, const struct policy *after, struct weir__in_force **shown, weir_error *error)
 {
     weir_status status = weir__source_compare(w->policy, after, error);
+    if (status == WEIR_OK && !(*shown = weir__in_force_new(w, after)))
+        status = fail_to_describe(error);
     if (status == WEIR_OK)
         status = each_pool(w, after, error, weir__settings_check);
     /* Switching it on can fail, switching it off cannot. */
@@ -373,8 +384,9 @@ static weir_status apply(weir *w, struct policy *after, const char *assignments,
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
     pthread_mutex_lock(&w->config);
     weir_status status = assignments ? weir__source_override(w->policy, assignments, error, &after) : WEIR_OK;
+    struct weir__in_force *shown = NULL;
     if (status == WEIR_OK)
-        status = prepare(w, after, error);
+        status = prepare(w, after, &shown, error);
     bool applied = status == WEIR_OK;
     if (applied) {
         status = each_pool(w, after, error, weir__settings_apply);
@@ -387,6 +399,8 @@ static weir_status apply(weir *w, struct policy *after, const char *assignments,
         w->policy = after;
         record_as(w, after);
         weir__trace_files_set(w, after);
+        weir__in_force_set(w, shown);
+        shown = NULL;
     }
     weir__keeper_set(w, w->policy->keeper, NULL);
     pthread_mutex_unlock(&w->config);
@@ -399,6 +413,7 @@ static weir_status apply(weir *w, struct policy *after, const char *assignments,
     weir__keeper_look(w);
     weir__relaxed_end(w->gpu, mode);
     policy_free(unused);
+    weir__in_force_drop(shown);
     weir__attached_tell(w, is_outside);
     return status;
 }

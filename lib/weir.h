@@ -437,6 +437,7 @@ typedef struct weir_device_stats {
                        weir_open() (weir-policy(5), QUOTAS). Shares in the policy count from it. Weir does not enforce it */
     const char *quota_from; /* the variable that sets it, such as "WEIR_QUOTA"; NULL: none is below `memory` */
     uint64_t obtainable; /* bytes that a pool without a cap can grow by for certain: `memory_free` in whole steps of 32 MiB */
+    const char *uuid;    /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", or "MIG-..." */
 } weir_device_stats;
 
 /* Takes a snapshot. *stats: the caller's; weir_stats_free() it before or after weir_close(). WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR,
@@ -450,10 +451,15 @@ WEIR_API size_t weir_stats_device_count(const weir_stats *stats);
 WEIR_API const weir_device_stats *weir_stats_device(const weir_stats *stats, size_t index);
 
 /*
- * Writes all figures of a snapshot as one JSON object, in one line without a newline: "version" of the library, and arrays "devices",
- * "pools" and "tags". Their objects have the members of the structs above by the same names, except that the number of a device is "index"
- * in `devices`; "rescues" has the rungs by name. `weir ps --json` uses the same names. UINT64_MAX stands as that number. Bytes of a name
- * that are not UTF-8 become U+FFFD.
+ * Writes a snapshot as one JSON object, in one line without a newline; it is what the process answers `weir ps` and others with.
+ *  - "version" of the library, "pid" (as the process sees itself), "program", "age_ms" since weir_open(), and "labels", an object of "rank",
+ *    "local_rank", "job" and "pod" as the environment had them at weir_open(); null: it had none.
+ *  - "policy": the file in force, as `weir show` prints it; and "values", an array with an object for each key of it: "key", "value", "live"
+ *    (can change while it is open), "file" (which set it, or a variable; null: the default of the key), and "line" and "column" where they
+ *    are known. What `weir set` and reloads changed is in them.
+ *  - arrays "devices", "pools" and "tags". Members of their objects are called as those of the structs above, but for the number of a device,
+ *    "index" in `devices`; "rescues" has the rungs by name. These are the names of `weir ps --json`. UINT64_MAX stands as that number.
+ * Bytes of a name that are not UTF-8 become U+FFFD, and control characters are escaped.
  * json: room for `size` bytes; NULL if size is 0. Returns the length of the text without the terminating NUL. If the text does not fit,
  * nothing is written: call with size 0 first to learn the length. stats: NULL returns 0. Works in a forked child too.
  */

@@ -7,8 +7,6 @@ AC_DEFUN([WEIR_WHEEL], [
   AC_SUBST([WHEEL_LIBS], [])
   AC_SUBST([WHEEL_STUBS], [])
   AC_SUBST([WHEEL_WITHOUT], [])
-  AS_IF([test "x$weir_have_ncurses" = xyes], [
-    WEIR_WHEEL_TRY([NCURSES], [ncursesw], [weir top (ncurses)], [[#include <curses.h>]], [[initscr(); return endwin();]])])
   AS_IF([test "x$weir_have_libdw" = xyes], [
     WEIR_WHEEL_TRY([LIBDW], [libdw libelf], [names in traces (libdw)], [[
 #include <elfutils/libdwelf.h>

@@ -68,8 +68,6 @@ share_libshare_la_SOURCES = \
 	%reldir%/control/control.h \
 	%reldir%/control/control_answer.c \
 	%reldir%/control/control_answer.h \
-	%reldir%/control/labels.c \
-	%reldir%/control/labels.h \
 	%reldir%/control/neighbours.c \
 	%reldir%/control/neighbours.h \
 	%reldir%/control/recording.c \

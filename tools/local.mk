@@ -35,13 +35,14 @@ tools_libtools_la_SOURCES = \
 	%reldir%/common/costs_find.h \
 	%reldir%/common/environment.c \
 	%reldir%/common/environment.h \
+	%reldir%/common/figures.c \
+	%reldir%/common/figures.h \
 	%reldir%/common/format.c \
 	%reldir%/common/format.h \
 	%reldir%/common/json.c \
 	%reldir%/common/json.h \
 	%reldir%/common/paragraph.c \
 	%reldir%/common/paragraph.h \
-	%reldir%/common/details.c \
 	%reldir%/common/processes.c \
 	%reldir%/common/processes.h \
 	%reldir%/common/new_file.c \
@@ -102,11 +103,6 @@ tools_libtools_la_SOURCES = \
 	%reldir%/replay/script.c \
 	%reldir%/replay/script.h \
 	%reldir%/replay/why.c \
-	%reldir%/top/top.c \
-	%reldir%/top/model.c \
-	%reldir%/top/model.h \
-	%reldir%/top/view.c \
-	%reldir%/top/view.h \
 	%reldir%/trace/bytes.h \
 	%reldir%/trace/crc.c \
 	%reldir%/trace/crc.h \
@@ -187,20 +183,12 @@ tools_libtools_la_SOURCES = \
 	%reldir%/try/try.c \
 	%reldir%/try/try.h \
 	%reldir%/try/work.c
-tools_libtools_la_LIBADD = share/libshare.la $(ZSTD_LIBS) $(LIBDW_LIBS)
+tools_libtools_la_LIBADD = share/libshare.la $(JSON_LIBS) $(ZSTD_LIBS) $(LIBDW_LIBS)
 ## Where `weir run` finds what it puts into Python, and where cost tables are.
 tools_libtools_la_CFLAGS = $(AM_CFLAGS) $(WEIR_UNCOUNTED_CFLAGS)
-tools_libtools_la_CPPFLAGS = $(AM_CPPFLAGS) $(ZSTD_CFLAGS) $(LIBDW_CFLAGS) -DWEIR_BINDIR='"$(bindir)"' -DWEIR_LIBDIR='"$(libdir)"' -DWEIR_PYTHON_DIR='"$(weirpythondir)"' -DWEIR_COSTS_DIR='"$(weircostsdir)"'
+tools_libtools_la_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_CFLAGS) $(ZSTD_CFLAGS) $(LIBDW_CFLAGS) -DWEIR_BINDIR='"$(bindir)"' -DWEIR_LIBDIR='"$(libdir)"' -DWEIR_PYTHON_DIR='"$(weirpythondir)"' -DWEIR_COSTS_DIR='"$(weircostsdir)"'
 ## Compiled anew after configure was run with other folders.
 $(tools_libtools_la_OBJECTS): Makefile
-if HAVE_NCURSES
-tools_libtools_la_SOURCES += \
-	%reldir%/top/look.c \
-	%reldir%/top/look.h \
-	%reldir%/top/screen.c \
-	%reldir%/top/screen.h
-tools_libtools_la_LIBADD += $(NCURSES_LIBS)
-endif
 
 ## Prints the JSON schema and the keys as Markdown (both committed, so that neither an editor nor a browser needs a build), the KEYS section of
 ## weir-policy(5), and the tables of the completion; not installed.

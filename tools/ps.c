@@ -1,21 +1,35 @@
 /* SPDX-License-Identifier: MIT */
-/* ps.c - `weir ps`: the live processes with pools, what these hold, and who helped whom. */
+/* ps.c - `weir ps` and `weir top`: the live processes with pools, what these hold, and who helped whom; once, or again and again. */
+#include "lib/about.h"
 #include "tools/common/command.h"
 #include "tools/common/environment.h"
 #include "tools/common/format.h"
 #include "tools/common/json.h"
 #include "tools/common/processes.h"
 #include "tools/common/table.h"
+#include "tools/common/terminal.h"
 
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { OPT_JSON, OPT_LIST, OPT_TIMEOUT, OPT_WATCH };
+
+/* How the processes are shown. */
+struct view {
+    const char *subcommand;
+    int count; /* of operands; 0: all processes */
+    char **operands;
+    unsigned timeout_ms;
+    bool is_json;
+    const char *list; /* NULL, "pids" or "pools" */
+    bool is_watch;    /* sorted; and what does not answer is part of it */
+};
 
 static const struct command_option options[] = {
     [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
@@ -32,90 +46,110 @@ static const struct command_option options[] = {
 static void add_pools(struct table *table, const struct process *process)
 {
     struct text user, age, name;
-    table_row(table, process_name(process, &name), process_user(process->uid, &user), process->program[0] ? process->program : "-",
-              process_age(process->age_ms, &age));
-    if (process->pool_count == 0)
-        table_row(table, "-", "-", "-", "-", "-", "-");
-    for (size_t i = 0; i < process->pool_count; i++) {
-        const process_pool *pool = &process->pools[i];
+    const figures *document = process->figures;
+    size_t count = figures_count(document, "pools");
+    table_row(table, process_name(process, &name), process_user(process->uid, &user), process->program,
+              process_age(figure(document, "age_ms"), &age));
+    if (count == 0)
+        table_row(table, "-", "-", "-", "-", "-", "-", "-", figure_text(document, "policy"));
+    for (size_t i = 0; i < count; i++) {
+        const figures *pool = figures_at(document, "pools", i);
+        uint64_t cap = figure(pool, "max_size");
         if (i > 0)
             table_row(table, "", "", "", "");
-        table_cell(table, "%u", (unsigned)pool->device);
-        table_cell(table, "%s%s", pool->name, pool->flags & WIRE_POOL_PRIVATE ? " (private)" : "");
-        table_row(table, SIZE_TEXT(pool->reserved), SIZE_TEXT(pool->live), SIZE_TEXT(pool->cached), SIZE_TEXT(pool->idle));
+        table_cell(table, "%u", (unsigned)figure(pool, "device"));
+        table_cell(table, "%s%s", figure_text(pool, "name"), figure_is(pool, "is_private") ? " (private)" : "");
+        table_row(table, SIZE_TEXT(figure(pool, "reserved")), SIZE_TEXT(figure(pool, "live")), SIZE_TEXT(figure(pool, "cached")),
+                  SIZE_TEXT(figure(pool, "idle")), cap ? SIZE_TEXT(cap) : "-", i ? "" : figure_text(document, "policy"));
     }
 }
 
-static void print_pools(const struct processes *processes)
+static void print_pools(const struct processes *processes, FILE *out)
 {
-    struct table table = TABLE_INIT("lllrllrrrr");
-    table_row(&table, "PID", "USER", "PROGRAM", "AGE", "DEVICE", "POOL", "RESERVED", "LIVE", "CACHED", "IDLE");
+    struct table table = TABLE_INIT("lllrllrrrrrl");
+    table_row(&table, "PID", "USER", "PROGRAM", "AGE", "DEVICE", "POOL", "RESERVED", "LIVE", "CACHED", "IDLE", "CAP", "POLICY");
     for (size_t i = 0; i < processes->count; i++)
         if (processes->items[i].status == WEIR_OK)
             add_pools(&table, &processes->items[i]);
-    table_print(&table, stdout);
+    table_print(&table, out);
 }
 
-static void add_device(struct table *table, const struct process *process, const process_device *device)
+static void add_device(struct table *table, const figures *device)
 {
-    const process_quota *quota = process_quota_of(process, device);
+    const char *quota_from = figure_text(device, "quota_from");
     /* As much of the UUID as tells the GPUs of a machine apart: an index is the process's own. */
-    table_cell(table, "%u", (unsigned)device->index);
-    table_cell(table, "%.12s", device->uuid);
-    table_row(table, SIZE_TEXT(device->memory_free), COUNT_TEXT(process_rescues(device)), COUNT_TEXT(device->rescues[WEIR_RUNG_NEIGHBOURS]),
-              COUNT_TEXT(device->asks_sent), SIZE_TEXT(device->bytes_got), COUNT_TEXT(device->asks_received),
-              SIZE_TEXT(device->bytes_given));
-    if (quota && quota->from[0])
-        table_cell(table, "%s (%s)", SIZE_TEXT(quota->bytes), quota->from);
+    table_cell(table, "%u", (unsigned)figure(device, "index"));
+    table_cell(table, "%.12s", figure_text(device, "uuid"));
+    table_row(table, SIZE_TEXT(figure(device, "memory_free")), COUNT_TEXT(figures_rescues(device)),
+              COUNT_TEXT(figure(figures_of(device, "rescues"), weir_rung_name(WEIR_RUNG_NEIGHBOURS))), COUNT_TEXT(figure(device, "asks_sent")),
+              SIZE_TEXT(figure(device, "bytes_got")), COUNT_TEXT(figure(device, "asks_received")), SIZE_TEXT(figure(device, "bytes_given")));
+    if (quota_from)
+        table_cell(table, "%s (%s)", SIZE_TEXT(figure(device, "quota")), quota_from);
     else
         table_cell(table, "-");
 }
 
-static void print_devices(const struct processes *processes)
+static void print_devices(const struct processes *processes, FILE *out)
 {
     struct table table = TABLE_INIT("lllrrrrrrrl");
     table_row(&table, "PID", "DEVICE", "GPU", "FREE", "RESCUES", "BY NEIGHBOURS", "ASKED", "GOT", "WAS ASKED", "GAVE", "QUOTA");
     for (size_t i = 0; i < processes->count; i++) {
         const struct process *process = &processes->items[i];
-        for (size_t j = 0; j < process->device_count; j++) {
+        for (size_t j = 0; j < figures_count(process->figures, "devices"); j++) {
             table_row(&table, j ? "" : process_name(process, &(struct text){{0}}));
-            add_device(&table, process, &process->devices[j]);
+            add_device(&table, figures_at(process->figures, "devices", j));
         }
     }
-    table_print(&table, stdout);
+    table_print(&table, out);
+}
+
+static const char *label_of(const struct process *process, unsigned label)
+{
+    return figure_text(figures_of(process->figures, "labels"), weir__label_name(label));
 }
 
 static bool has_label(const struct process *process)
 {
-    for (unsigned label = 0; label < SHARE_LABELS; label++)
-        if (*process->labels.values[label])
+    for (unsigned label = 0; label < WEIR__LABELS; label++)
+        if (label_of(process, label))
             return true;
     return false;
 }
 
 /* Nothing, where no process is one of a job. */
-static void print_labels(const struct processes *processes)
+static void print_labels(const struct processes *processes, FILE *out)
 {
     struct table table = TABLE_INIT("lllll");
-    bool is_begun = false;
     for (size_t i = 0; i < processes->count; i++) {
         const struct process *process = &processes->items[i];
         if (!has_label(process))
             continue;
-        if (!is_begun)
+        if (table.count == 0)
             table_row(&table, "PID", "RANK", "LOCAL RANK", "JOB", "POD");
-        is_begun = true;
         table_row(&table, process_name(process, &(struct text){{0}}));
-        for (unsigned label = 0; label < SHARE_LABELS; label++)
-            table_cell(&table, "%s", *process->labels.values[label] ? process->labels.values[label] : "-");
+        for (unsigned label = 0; label < WEIR__LABELS; label++)
+            table_cell(&table, "%s", label_of(process, label) ? label_of(process, label) : "-");
     }
-    if (is_begun)
-        putchar('\n');
-    if (is_begun)
-        table_print(&table, stdout);
+    if (table.count == 0)
+        return;
+    fputc('\n', out);
+    table_print(&table, out);
 }
 
-static void print_words(const struct processes *processes)
+/* Where the figures come again and again there is no other place that stays to be seen. */
+static void print_reasons(const struct processes *processes, FILE *out)
+{
+    for (size_t i = 0; i < processes->count; i++) {
+        const struct process *process = &processes->items[i];
+        if (process->status == WEIR_OK)
+            continue;
+        char *text = format_text("process %s: %s", process_name(process, &(struct text){{0}}), process->reason);
+        style_line(out, STYLE_BAD, text);
+        free(text);
+    }
+}
+
+static void print_words(const struct processes *processes, const struct view *view, FILE *out)
 {
     bool has_answer = false, has_stranger = false;
     for (size_t i = 0; i < processes->count; i++) {
@@ -124,110 +158,100 @@ static void print_words(const struct processes *processes)
     }
     const char *directory = variable("WEIR_CONTROL_DIR");
     if (processes->count == 0)
-        puts("No process can be seen here: programs of this user that Weir serves are, once their policy says control: true.");
+        fputs("No process can be seen here: programs of this user that Weir serves are,\nonce their policy says control: true.\n", out);
     if (processes->count == 0 && directory && directory[0] == '/')
-        printf("WEIR_CONTROL_DIR is set, so that only those are looked for that have the same, %s.\n", directory);
+        fprintf(out, "WEIR_CONTROL_DIR is set, so that only those are looked for that have the same, %s.\n", SHOWN(directory));
+    if (view->is_watch)
+        print_reasons(processes, out);
     if (!has_answer)
         return;
-    print_pools(processes);
-    putchar('\n');
-    print_devices(processes);
-    print_labels(processes);
+    print_pools(processes, out);
+    fputc('\n', out);
+    print_devices(processes, out);
+    print_labels(processes, out);
     if (has_stranger)
-        puts("\n* in another PID namespace, and this its number there");
+        fputs("\n* in another PID namespace, and this its number there\n", out);
 }
 
 /* As a list ---------------------------------------------------------------------------------------------------------------------------- */
 
-static void list_pids(const struct processes *processes)
+static void list_pids(const struct processes *processes, FILE *out)
 {
     for (size_t i = 0; i < processes->count; i++)
-        puts(process_name(&processes->items[i], &(struct text){{0}}));
+        fprintf(out, "%s\n", process_name(&processes->items[i], &(struct text){{0}}));
+}
+
+static const char *pool_name(const struct process *process, size_t pool)
+{
+    return figure_text(figures_at(process->figures, "pools", pool), "name");
 }
 
 /* Whether the name of a pool is that of an earlier one as well. */
 static bool is_listed(const struct processes *processes, size_t nth, size_t pool)
 {
-    const char *name = processes->items[nth].pools[pool].name;
+    const char *name = pool_name(&processes->items[nth], pool);
     for (size_t i = 0; i <= nth; i++)
-        for (size_t j = 0; j < (i < nth ? processes->items[i].pool_count : pool); j++)
-            if (strcmp(processes->items[i].pools[j].name, name) == 0)
+        for (size_t j = 0; j < (i < nth ? figures_count(processes->items[i].figures, "pools") : pool); j++)
+            if (strcmp(pool_name(&processes->items[i], j), name) == 0)
                 return true;
     return false;
 }
 
 /* Each name once, however many pools have it. */
-static void list_pools(const struct processes *processes)
+static void list_pools(const struct processes *processes, FILE *out)
 {
     for (size_t i = 0; i < processes->count; i++)
-        for (size_t j = 0; j < processes->items[i].pool_count; j++)
+        for (size_t j = 0; j < figures_count(processes->items[i].figures, "pools"); j++)
             if (!is_listed(processes, i, j))
-                puts(processes->items[i].pools[j].name);
+                fprintf(out, "%s\n", SHOWN(pool_name(&processes->items[i], j)));
 }
 
 /* As JSON ------------------------------------------------------------------------------------------------------------------------------ */
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-static void json_device(struct json *json, const struct process *process, const process_device *device)
+/* What the process tells, as it tells it, so that a figure that is new to this command is there too. */
+static void json_value(void *data, const char *key, const struct figures_value *value)
 {
-    const process_quota *quota = process_quota_of(process, device);
-#define MEMBER(member) JSON_MEMBER(process_device, member)
-    static const struct json_member members[] = {MEMBER(memory),    MEMBER(memory_free),   MEMBER(recoveries), MEMBER(asks_sent),
-                                                 MEMBER(bytes_got), MEMBER(asks_received), MEMBER(bytes_given)};
-#undef MEMBER
-    json_object(json, NULL);
-    json_uint(json, "index", device->index);
-    json_string(json, "uuid", device->uuid);
-    json_members(json, device, members, COUNT(members));
-    if (quota)
-        json_uint(json, "quota", quota->bytes);
-    else
-        json_null(json, "quota");
-    json_string(json, "quota_from", quota && quota->from[0] ? quota->from : NULL);
-    json_object(json, "rescues");
-    for (unsigned rung = 0; rung < WIRE_RUNGS; rung++)
-        json_uint(json, weir_rung_name((weir_rung)rung), device->rescues[rung]);
-    json_end(json);
-    json_end(json);
+    struct json *json = data;
+    switch (value->kind) {
+    case FIGURES_BOOL:
+        json_bool(json, key, value->is);
+        break;
+    case FIGURES_NUMBER:
+        json_uint(json, key, value->number);
+        break;
+    case FIGURES_TEXT:
+        json_string(json, key, value->text);
+        break;
+    case FIGURES_OBJECT:
+    case FIGURES_ARRAY:
+        (value->kind == FIGURES_OBJECT ? json_object : json_array)(json, key);
+        figures_each(value->object, json_value, json);
+        json_end(json);
+        break;
+    default:
+        json_null(json, key);
+    }
 }
 
-static void json_pool(struct json *json, const process_pool *pool)
+/* Nothing that this command says itself, and of the policy its name: `weir show --pid` has the values. */
+static void json_member(void *data, const char *key, const struct figures_value *value)
 {
-#define MEMBER(member) JSON_MEMBER(process_pool, member),
-    static const struct json_member members[] = {WIRE_POOL_FIGURES(MEMBER)};
-#undef MEMBER
-    json_object(json, NULL);
-    json_uint(json, "device", pool->device);
-    json_string(json, "name", pool->name);
-    json_bool(json, "is_private", pool->flags & WIRE_POOL_PRIVATE);
-    json_bool(json, "is_exportable", pool->flags & WIRE_POOL_EXPORTABLE);
-    json_members(json, pool, members, COUNT(members));
-    json_end(json);
+    static const char *const members[] = {"version", "policy", "age_ms", "labels", "devices", "pools", "tags"};
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
+        if (strcmp(members[i], key) == 0)
+            json_value(data, key, value);
 }
 
-static void json_audit(struct json *json, const process_audit *audit)
+/* What came of an automatic threshold. */
+static void json_audit(struct json *json, const figures *pool)
 {
-#define MEMBER(member) JSON_MEMBER(process_audit, member),
-    static const struct json_member members[] = {WIRE_AUDIT_FIGURES(MEMBER)};
-#undef MEMBER
     json_object(json, NULL);
-    json_uint(json, "device", audit->device);
-    json_string(json, "pool", audit->name);
-    json_bool(json, "is_private", audit->flags & WIRE_POOL_PRIVATE);
-    json_bool(json, "is_auto", audit->flags & WIRE_POOL_AUTO);
-    json_members(json, audit, members, COUNT(members));
-    json_end(json);
-}
-
-static void json_tag(struct json *json, const process_tag *tag)
-{
-#define MEMBER(member) JSON_MEMBER(process_tag, member),
-    static const struct json_member members[] = {WIRE_TAG_FIGURES(MEMBER)};
-#undef MEMBER
-    json_object(json, NULL);
-    json_string(json, "name", tag->name);
-    json_members(json, tag, members, COUNT(members));
+    json_uint(json, "device", figure(pool, "device"));
+    json_string(json, "pool", figure_text(pool, "name"));
+    json_bool(json, "is_private", figure_is(pool, "is_private"));
+    json_bool(json, "is_auto", figure_is(pool, "is_auto"));
+    for (size_t i = 0; figures_audit[i]; i++)
+        json_uint(json, figures_audit[i], figure(pool, figures_audit[i]));
     json_end(json);
 }
 
@@ -237,93 +261,143 @@ static void json_answer(struct json *json, const struct process *process)
         return;
     json_uint(json, "uid", process->uid);
     json_string(json, "user", process_user(process->uid, &(struct text){{0}}));
-    json_string(json, "version", process->version);
-    json_string(json, "policy", process->policy);
-    json_uint(json, "age_ms", process->age_ms);
-    json_object(json, "labels");
-    for (unsigned label = 0; label < SHARE_LABELS; label++)
-        json_string(json, share_label_name(label), *process->labels.values[label] ? process->labels.values[label] : NULL);
-    json_end(json);
-    json_array(json, "devices");
-    for (size_t i = 0; i < process->device_count; i++)
-        json_device(json, process, &process->devices[i]);
-    json_end(json);
-    json_array(json, "pools");
-    for (size_t i = 0; i < process->pool_count; i++)
-        json_pool(json, &process->pools[i]);
-    json_end(json);
-    json_array(json, "tags");
-    for (size_t i = 0; i < process->tag_count; i++)
-        json_tag(json, &process->tags[i]);
-    json_end(json);
+    figures_each(process->figures, json_member, json);
     json_array(json, "audits");
-    for (size_t i = 0; i < process->audit_count; i++)
-        json_audit(json, &process->audits[i]);
+    for (size_t i = 0; i < figures_count(process->figures, "pools"); i++)
+        if (figures_has_audit(figures_at(process->figures, "pools", i)))
+            json_audit(json, figures_at(process->figures, "pools", i));
     json_end(json);
 }
 
 /* The command -------------------------------------------------------------------------------------------------------------------------- */
 
-static int look(const struct command_call *call)
+static uint64_t reserved_of(const struct process *process)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < figures_count(process->figures, "pools"); i++)
+        sum += figure(figures_at(process->figures, "pools", i), "reserved");
+    return sum;
+}
+
+/* Who has most comes first. */
+static int compare(const void *one, const void *other)
+{
+    const struct process *a = one, *b = other;
+    uint64_t x = reserved_of(a), y = reserved_of(b);
+    if (x != y)
+        return x < y ? 1 : -1;
+    return a->pid != b->pid ? (a->pid > b->pid ? 1 : -1) : strcmp(a->socket, b->socket);
+}
+
+/* Looks once, and says on `out` what there is. *is_lost: a process that was named is not there. */
+static int look(const struct view *view, FILE *out, bool *is_lost)
 {
     struct processes processes;
-    unsigned timeout_ms = processes_timeout(&call->options[OPT_TIMEOUT]);
-    int status = processes_find("ps", call->count, call->operands, timeout_ms, &processes);
-    if (!call->options[OPT_LIST].given)
-        processes_ask_labels(&processes, timeout_ms);
-    if (!call->options[OPT_LIST].given)
-        processes_ask_quotas(&processes, timeout_ms);
-    if (call->options[OPT_JSON].given)
-        processes_ask_details(&processes, timeout_ms);
+    int status = processes_find(view->subcommand, view->count, view->operands, view->timeout_ms, &processes);
+    *is_lost = status != EXIT_GOOD;
     status = worse_exit(status, processes_exit(&processes));
-    if (call->options[OPT_LIST].given)
-        (strcmp(call->options[OPT_LIST].text, "pids") == 0 ? list_pids : list_pools)(&processes);
-    else if (call->options[OPT_JSON].given && (processes.count > 0 || status == EXIT_GOOD))
-        processes_json(&processes, json_answer, status);
-    else if (!call->options[OPT_JSON].given && (call->count == 0 || processes.count > 0))
-        print_words(&processes);
-    processes_complain("ps", &processes);
+    if (view->is_watch && processes.count > 0)
+        qsort(processes.items, processes.count, sizeof processes.items[0], compare);
+    if (view->list)
+        (strcmp(view->list, "pids") == 0 ? list_pids : list_pools)(&processes, out);
+    else if (view->is_json && (processes.count > 0 || status == EXIT_GOOD))
+        processes_json(&processes, json_answer, status, view->is_watch);
+    else if (!view->is_json && (view->count == 0 || processes.count > 0))
+        print_words(&processes, view, out);
+    if (!view->is_watch || view->list)
+        processes_complain(view->subcommand, &processes);
     processes_free(&processes);
     return status;
 }
 
-/* Looks until a signal ends it, or nobody reads any more. A pipe gets one block behind another; a terminal shows each where the last one
-   was, by one write, so that it does not flicker. */
-static int watch(const struct command_call *call)
+/* Draws the text where the one before was, with as many lines as the terminal has room for and as much of each, by one write, so that it does
+   not flicker. */
+static void draw(const char *text)
+{
+    struct winsize size = {.ws_row = 24};
+    ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+    unsigned rows = size.ws_row > 1 ? size.ws_row : 24, lines = 0;
+    const char *end = text, *last = text; /* the last line may have to make room */
+    for (const char *at = text; *at; at++)
+        if (*at == '\n' && ++lines == rows - 2)
+            last = at + 1;
+        else if (*at == '\n' && lines == rows - 1)
+            end = at + 1;
+    fputs("\033[?7l\033[H\033[J", stdout);
+    if (lines < rows)
+        fputs(text, stdout);
+    else
+        fprintf(stdout, "%.*s%.*s... %u more lines: this terminal has %u", (int)(last - text), text, (int)(end - last), last,
+                lines - (rows - 1), rows);
+    fputs("\033[?7h", stdout);
+}
+
+/* One look of many. A terminal shows each where the last one was; whatever else reads gets one block behind another, or one line of JSON. */
+static int look_again(const struct view *view, bool in_place, unsigned looks, bool *is_lost)
+{
+    char *text = NULL;
+    size_t len;
+    if (!in_place) {
+        if (looks > 0 && !view->is_json)
+            putchar('\n');
+        return look(view, stdout, is_lost);
+    }
+    FILE *out = must(open_memstream(&text, &len));
+    int status = look(view, out, is_lost);
+    if (fclose(out) != 0)
+        must(NULL);
+    if (!*is_lost)
+        draw(text);
+    free(text);
+    return status;
+}
+
+/* Looks until a signal ends it, nobody reads any more, or a process that was named is gone. */
+static int watch(const struct view *view, double seconds)
 {
     static char screen[1 << 16];
     const char *kind = variable("TERM");
-    bool in_place = isatty(STDOUT_FILENO) && kind && strcmp(kind, "dumb") != 0;
-    double seconds = call->options[OPT_WATCH].text ? call->options[OPT_WATCH].seconds : 2;
+    bool in_place = !view->is_json && isatty(STDOUT_FILENO) && kind && strcmp(kind, "dumb") != 0, is_lost = false;
     struct timespec pause = {.tv_sec = (time_t)seconds};
     pause.tv_nsec = (long)((seconds - (double)pause.tv_sec) * 1e9);
-    sigset_t ends;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGHUP);
-    sigprocmask(SIG_BLOCK, &ends, NULL);
+    sigset_t wakes;
+    sigemptyset(&wakes);
+    sigaddset(&wakes, SIGINT);
+    sigaddset(&wakes, SIGTERM);
+    sigaddset(&wakes, SIGHUP);
+    sigaddset(&wakes, SIGWINCH);
+    sigprocmask(SIG_BLOCK, &wakes, NULL);
     setvbuf(stdout, screen, _IOFBF, sizeof screen);
-    for (int status, looks = 0;; looks++) {
-        if (in_place)
-            fputs("\033[H\033[J", stdout);
-        else if (looks > 0)
-            putchar('\n');
-        status = look(call);
+    for (unsigned looks = 0;; looks++) {
+        int status = look_again(view, in_place, looks, &is_lost);
         /* What could not be written is said at the end of the command. Where a signal is pending already, the wait is none. */
-        if (fflush(stdout) || ferror(stdout) || sigtimedwait(&ends, NULL, &pause) > 0)
+        if (is_lost || fflush(stdout) || ferror(stdout))
             return status;
+        int woken = sigtimedwait(&wakes, NULL, &pause);
+        if (woken <= 0 || woken == SIGWINCH)
+            continue;
+        if (in_place)
+            putchar('\n');
+        return status;
     }
 }
 
 static int run(const struct command_call *call)
 {
-    bool is_json = call->options[OPT_JSON].given;
-    if (is_json && (call->options[OPT_LIST].given || call->options[OPT_WATCH].given)) {
-        complain("ps: %s and --json go not together; give one of them", call->options[OPT_LIST].given ? "--list" : "--watch");
+    const struct option_value *list = &call->options[OPT_LIST], *watched = &call->options[OPT_WATCH];
+    const struct view view = {.subcommand = "ps",
+                              .count = call->count,
+                              .operands = call->operands,
+                              .timeout_ms = processes_timeout(&call->options[OPT_TIMEOUT]),
+                              .is_json = call->options[OPT_JSON].given,
+                              .list = list->text,
+                              .is_watch = watched->given};
+    bool is_lost;
+    if (view.is_json && view.list) {
+        complain("ps: --list and --json go not together; give one of them");
         return EXIT_TROUBLE;
     }
-    return call->options[OPT_WATCH].given ? watch(call) : look(call);
+    return view.is_watch ? watch(&view, watched->text ? watched->seconds : 2) : look(&view, stdout, &is_lost);
 }
 
 const struct command command_ps = {
@@ -334,11 +408,13 @@ const struct command command_ps = {
     .details =
         "Asks each PID, or without any all processes of this user (as root: of all users) whose policy says control: true. The first\n"
         "table has their pools: RESERVED is what a pool has from the device, LIVE what the program uses of it, CACHED what is kept for\n"
-        "its streams, IDLE what nobody uses. The second has their devices: requests that the recovery ladder rescued, in all and by\n"
+        "its streams, IDLE what nobody uses, CAP its max_size; POLICY is the file in force. The second has their devices: requests that the recovery ladder rescued, in all and by\n"
         "the help of neighbours; how often this process asked neighbours and what it GOT; how often it was asked and what it GAVE;\n"
         "its QUOTA, as far as its environment lets it have less than the device has.\n"
         "Processes of a job are in a third one, with their rank, job and pod as their environment had them at the start.\n"
         "A process with several weirs is shown as PID.1, PID.2 and so on, and may be named so.\n"
+        "With --watch the one that has most reserved comes first, and a terminal shows each look where the last one was; with --json\n"
+        "besides each is a line. It ends when a PID is gone.\n"
         "Exit status: 0 all answered, 1 there is no such process, 2 a process does not answer (this wins over 1).",
     .example = "  weir ps\n"
                "  weir ps --json 4711\n"
@@ -346,4 +422,38 @@ const struct command command_ps = {
                "  weir ps --watch=0.5\n",
     .options = options,
     .run = run,
+};
+
+/* weir top ------------------------------------------------------------------------------------------------------------------------------- */
+
+enum { TOP_INTERVAL, TOP_TIMEOUT };
+
+static const struct command_option top_options[] = {
+    [TOP_INTERVAL] = {"interval", 'i', OPTION_SECONDS, "SECONDS", "from one look at the processes to the next (default: 1)", 0.1, 3600},
+    [TOP_TIMEOUT] = PROCESSES_TIMEOUT_OPTION,
+    {0},
+};
+
+static int run_top(const struct command_call *call)
+{
+    const struct option_value *interval = &call->options[TOP_INTERVAL];
+    const struct view view = {.subcommand = "top",
+                              .count = call->count,
+                              .operands = call->operands,
+                              .timeout_ms = processes_timeout(&call->options[TOP_TIMEOUT]),
+                              .is_watch = true};
+    return watch(&view, interval->given ? interval->seconds : 1);
+}
+
+const struct command command_top = {
+    .name = "top",
+    .summary = "watch live processes and their pools: weir ps --watch=1",
+    .operands = "[PID]...",
+    .operands_max = INT_MAX,
+    .details = "Shows what 'weir ps --watch' shows, until it is interrupted.\n"
+               "Exit status: as that of 'weir ps'.",
+    .example = "  weir top\n"
+               "  weir top --interval=0.2\n",
+    .options = top_options,
+    .run = run_top,
 };

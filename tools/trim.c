@@ -83,7 +83,7 @@ static void print_words(const struct processes *processes, const struct command_
         struct text name;
         process_name(process, &name);
         if (process->status == WEIR_OK)
-            printf("process %s (%s): gave %s in %s\n", name.chars, process->program[0] ? process->program : "-",
+            printf("process %s (%s): gave %s in %s\n", name.chars, process->program,
                    SIZE_TEXT(process->gave_bytes), TIME_TEXT(process->gave_us * 1000));
         else if (is_meant(process, call))
             complain("trim: process %s: %s", name.chars, process->reason);

@@ -170,3 +170,29 @@ uint64_t weir__quota_cap(const struct weir__quota *quota, const struct policy_po
         return quota->bytes;
     return policy_size_bytes(entry->max_size, quota->bytes);
 }
+
+const struct policy_pool *weir__quota_pool(const struct policy *policy, const struct policy_value *value, int *device)
+{
+    static const char before[] = "pools.", behind[] = ".max_size";
+    for (size_t i = 0; i < policy->pool_count && !value->file; i++) {
+        const struct policy_pool *pool = &policy->pools[i];
+        size_t len = strlen(pool->name);
+        if (strncmp(value->path, before, sizeof before - 1) != 0 || strncmp(value->path + sizeof before - 1, pool->name, len) != 0 ||
+            strcmp(value->path + sizeof before - 1 + len, behind) != 0)
+            continue;
+        *device = pool->devices.count && pool->devices.items[0].index > 0 ? pool->devices.items[0].index : 0;
+        return pool;
+    }
+    return NULL;
+}
+
+struct policy_value weir__quota_value(const struct weir__quota *quota, const struct policy_pool *pool, const struct policy_value *value)
+{
+    struct policy_value shown = *value;
+    if (quota->counts >= 0 && weir__quota_cap(quota, pool)) {
+        shown.text = quota->limits[quota->counts].value;
+        shown.file = quota->limits[quota->counts].variable;
+        shown.line = shown.column = 0;
+    }
+    return shown;
+}

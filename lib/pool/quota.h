@@ -39,4 +39,10 @@ void weir__quota_read(int device, uint64_t memory, struct weir__quota *quota);
    for host memory, of which it does not speak, nor for the driver's own pool, which can have no cap. */
 uint64_t weir__quota_cap(const struct weir__quota *quota, const struct policy_pool *entry);
 
+/* The pool whose max_size this value is, where the policy does not set it, so that a quota may cap the pool; NULL: none. *device: the one
+   whose quota counts. */
+const struct policy_pool *weir__quota_pool(const struct policy *policy, const struct policy_value *value, int *device);
+/* That value as it is in force under the quota, of which its text is. */
+struct policy_value weir__quota_value(const struct weir__quota *quota, const struct policy_pool *pool, const struct policy_value *value);
+
 #endif

@@ -18,6 +18,7 @@
 #include "lib/pool/log.h"
 #include "lib/record/recorder.h"
 
+struct weir__about;
 struct weir__plea;
 struct weir__trace_files;
 struct weir__request;
@@ -71,6 +72,7 @@ struct weir {
     struct weir__trace_files *trace_files; /* that the policy asks for (trace/file.h). Fixed after open */
     void (*dump)(weir *w);                 /* writes a trace of an out-of-memory (trace/file.h) */
     _Atomic(const char *) control_path; /* of its control socket, good until close; NULL: it has none */
+    struct weir__about *about;          /* what it tells of itself (about.h). Fixed after open */
     char *policy_text, *policy_file;    /* what was opened (source.h): one of them. Fixed after open */
 };
 

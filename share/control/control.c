@@ -283,8 +283,6 @@ weir_status share_control_open(weir *w, weir_error *error)
     if (!control)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a control socket");
     control->w = w;
-    control->opened_at = weir__service_now();
-    share_labels_read(&control->labels);
     control->server = SHARE_SERVER_INIT(WIRE_DENIED, admit);
     weir_status status = open_descriptors(control, error);
     if (status != WEIR_OK) {

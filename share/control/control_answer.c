@@ -4,8 +4,8 @@
 #include "share/control/control_answer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "lib/base/format.h"
 #include "share/wire/closing.h"
@@ -14,18 +14,7 @@
 #define MICROSECOND UINT64_C(1000)
 #define GIVE_INTERVAL (GPU_SECOND / SHARE_GIVES_A_SECOND)
 
-/* Texts -------------------------------------------------------------------------------------------------------------------------------- */
-
-/* The end of a long path tells more than its beginning. */
-static void copy_path(char to[WIRE_TEXT_SIZE], const char *path)
-{
-    size_t len = strlen(path);
-    if (len >= WIRE_TEXT_SIZE)
-        path += len - (WIRE_TEXT_SIZE - 1);
-    while (((unsigned char)*path & 0xc0) == 0x80) /* no part of a character */
-        path++;
-    wire_copy_text(to, path);
-}
+/* Answers -------------------------------------------------------------------------------------------------------------------------------- */
 
 void share_asker_deny(struct share_asker *asker, uint32_t request, weir_status status, const char *text)
 {
@@ -40,114 +29,25 @@ void share_asker_ready(struct share_asker *asker, uint32_t request)
 
 /* Figures ------------------------------------------------------------------------------------------------------------------------------ */
 
-static void tell_process(struct share_asker *asker, uint32_t request, const weir_stats *stats)
+static bool is_continuation(char c)
 {
-    struct share_control *control = asker->control;
-    struct wire_message message = { .type = WIRE_PROCESS, .request = request };
-    message.u.process.pid = (int32_t)getpid();
-    message.u.process.devices = (uint32_t)weir_stats_device_count(stats);
-    message.u.process.pools = (uint32_t)weir_stats_pool_count(stats);
-    message.u.process.age_ms = (weir__service_now() - control->opened_at) / GPU_MILLISECOND;
-    share_program_name(message.u.process.program);
-    snprintf(message.u.process.version, sizeof message.u.process.version, "%s", weir_version());
-    pthread_mutex_lock(&control->w->config);
-    copy_path(message.u.process.policy, control->w->policy->file);
-    pthread_mutex_unlock(&control->w->config);
-    share_asker_send(asker, &message);
+    return ((unsigned char)c & 0xc0) == 0x80;
 }
 
-static void tell_device(struct share_asker *asker, uint32_t request, const weir_device_stats *stats)
+/* The document in pieces, each of which ends with a character. */
+static void tell(struct share_asker *asker, uint32_t request, const char *json, size_t len)
 {
-    struct wire_message message = { .type = WIRE_DEVICE, .request = request };
-    _Static_assert(WIRE_RUNGS == WEIR_RUNG_COUNT, "the message has all rungs");
-    message.u.device.index = (uint32_t)stats->device;
-    snprintf(message.u.device.uuid, sizeof message.u.device.uuid, "%s", asker->control->w->devices[stats->device].info.uuid);
-    message.u.device.memory = stats->memory;
-    message.u.device.memory_free = stats->memory_free;
-    message.u.device.recoveries = stats->recoveries;
-    memcpy(message.u.device.rescues, stats->rescues, sizeof message.u.device.rescues);
-    message.u.device.asks_sent = stats->asks_sent;
-    message.u.device.bytes_got = stats->bytes_got;
-    message.u.device.asks_received = stats->asks_received;
-    message.u.device.bytes_given = stats->bytes_given;
-    share_asker_send(asker, &message);
-}
-
-static void tell_pool(struct share_asker *asker, uint32_t request, const weir_pool_stats *stats)
-{
-    struct wire_message message = { .type = WIRE_POOL, .request = request };
-    message.u.pool.device = (uint32_t)stats->device;
-    message.u.pool.flags = (stats->is_private ? WIRE_POOL_PRIVATE : 0) | (stats->is_exportable ? WIRE_POOL_EXPORTABLE : 0);
-    snprintf(message.u.pool.name, sizeof message.u.pool.name, "%s", stats->name);
-#define COPY_FIGURE(figure) message.u.pool.figure = stats->figure;
-    WIRE_POOL_FIGURES(COPY_FIGURE)
-#undef COPY_FIGURE
-    share_asker_send(asker, &message);
-}
-
-static void tell_stats(struct share_asker *asker, uint32_t request, const weir_stats *stats)
-{
-    tell_process(asker, request, stats);
-    for (size_t i = 0; i < weir_stats_device_count(stats); i++)
-        tell_device(asker, request, weir_stats_device(stats, i));
-    for (size_t i = 0; i < weir_stats_pool_count(stats); i++)
-        tell_pool(asker, request, weir_stats_pool(stats, i));
-}
-
-/* Whatever bytes the program had in it. */
-static void copy_tag(char to[WIRE_NAME_SIZE], const char *name)
-{
-    char text[WIRE_TEXT_SIZE];
-    wire_copy_text(text, name);
-    snprintf(to, WIRE_NAME_SIZE, "%.*s", WIRE_NAME_SIZE - 1, text[0] ? text : "?");
-}
-
-static void tell_tags(struct share_asker *asker, uint32_t request, const weir_stats *stats)
-{
-    for (size_t i = 0; i < weir_stats_tag_count(stats); i++) {
-        const weir_tag_stats *tag = weir_stats_tag(stats, i);
-        struct wire_message message = { .type = WIRE_TAG, .request = request };
-        copy_tag(message.u.tag.name, tag->name);
-#define COPY_FIGURE(figure) message.u.tag.figure = tag->figure;
-        WIRE_TAG_FIGURES(COPY_FIGURE)
-#undef COPY_FIGURE
+    for (size_t at = 0, size; at < len; at += size) {
+        struct wire_message message = { .type = WIRE_TEXT, .request = request };
+        size = len - at < WIRE_PIECE_SIZE ? len - at : WIRE_PIECE_SIZE - 1;
+        while (is_continuation(json[at + size]))
+            size--;
+        memcpy(message.u.piece.text, json + at, size);
         share_asker_send(asker, &message);
     }
+    share_asker_ready(asker, request);
 }
 
-static void tell_audit(struct share_asker *asker, uint32_t request, const weir_pool_stats *stats)
-{
-    struct wire_message message = { .type = WIRE_AUDIT, .request = request };
-    uint64_t any = stats->is_auto;
-    message.u.audit.device = (uint32_t)stats->device;
-    message.u.audit.flags = (stats->is_private ? WIRE_POOL_PRIVATE : 0) | (stats->is_auto ? WIRE_POOL_AUTO : 0);
-    snprintf(message.u.audit.name, sizeof message.u.audit.name, "%s", stats->name);
-#define COPY_FIGURE(figure) any |= message.u.audit.figure = stats->figure;
-    WIRE_AUDIT_FIGURES(COPY_FIGURE)
-#undef COPY_FIGURE
-    if (any)
-        share_asker_send(asker, &message);
-}
-
-static void tell_audits(struct share_asker *asker, uint32_t request, const weir_stats *stats)
-{
-    for (size_t i = 0; i < weir_stats_pool_count(stats); i++)
-        tell_audit(asker, request, weir_stats_pool(stats, i));
-}
-
-static void tell_quotas(struct share_asker *asker, uint32_t request, const weir_stats *stats)
-{
-    for (size_t i = 0; i < weir_stats_device_count(stats); i++) {
-        const weir_device_stats *device = weir_stats_device(stats, i);
-        struct wire_message message = { .type = WIRE_QUOTA, .request = request };
-        message.u.quota.device = (uint32_t)device->device;
-        message.u.quota.bytes = device->quota;
-        snprintf(message.u.quota.from, sizeof message.u.quota.from, "%s", device->quota_from ? device->quota_from : "");
-        share_asker_send(asker, &message);
-    }
-}
-
-/* What a snapshot has of what was asked for. */
 static void answer_figures(struct share_asker *asker, const struct wire_message *question)
 {
     weir_error error = WEIR_ERROR_INIT;
@@ -157,29 +57,14 @@ static void answer_figures(struct share_asker *asker, const struct wire_message 
         share_asker_deny(asker, question->request, status, error.text);
         return;
     }
-    if (question->type == WIRE_STATS)
-        tell_stats(asker, question->request, stats);
-    else if (question->type == WIRE_TAGS)
-        tell_tags(asker, question->request, stats);
-    else if (question->type == WIRE_QUOTAS)
-        tell_quotas(asker, question->request, stats);
+    size_t len = weir_stats_json(stats, NULL, 0);
+    char *json = malloc(len + 1);
+    if (json)
+        tell(asker, question->request, json, weir_stats_json(stats, json, len + 1));
     else
-        tell_audits(asker, question->request, stats);
+        share_asker_deny(asker, question->request, WEIR_NO_HOST_MEMORY, "this process has no host memory left to tell its figures");
+    free(json);
     weir_stats_free(stats);
-    share_asker_ready(asker, question->request);
-}
-
-static void answer_labels(struct share_asker *asker, const struct wire_message *question)
-{
-    for (unsigned label = 0; label < SHARE_LABELS; label++) {
-        const char *value = asker->control->labels.values[label];
-        struct wire_message message = { .type = WIRE_LABEL, .request = question->request };
-        snprintf(message.u.label.name, sizeof message.u.label.name, "%s", share_label_name(label));
-        snprintf(message.u.label.value, sizeof message.u.label.value, "%s", value);
-        if (*value)
-            share_asker_send(asker, &message);
-    }
-    share_asker_ready(asker, question->request);
 }
 
 /* Giving ------------------------------------------------------------------------------------------------------------------------------- */
@@ -353,17 +238,15 @@ static void answer_stop(struct share_asker *asker, const struct wire_message *qu
 /* Questions ---------------------------------------------------------------------------------------------------------------------------- */
 
 static void (*const answers[])(struct share_asker *asker, const struct wire_message *question) = {
-    [WIRE_STATS] = answer_figures, [WIRE_OFFER] = answer_offer, [WIRE_GIVE] = answer_give,
-    [WIRE_TRIM] = answer_trim,   [WIRE_SET] = answer_change,  [WIRE_RELOAD] = answer_change,
-    [WIRE_STOP] = answer_stop,   [WIRE_TAGS] = answer_figures,   [WIRE_AUDITS] = answer_figures,
-    [WIRE_LABELS] = answer_labels, [WIRE_QUOTAS] = answer_figures,
+    [WIRE_FIGURES] = answer_figures, [WIRE_OFFER] = answer_offer,   [WIRE_GIVE] = answer_give, [WIRE_TRIM] = answer_trim,
+    [WIRE_SET] = answer_change,      [WIRE_RELOAD] = answer_change, [WIRE_STOP] = answer_stop,
 };
 
 static void refuse_version(struct share_asker *asker, uint16_t version)
 {
     char text[WIRE_TEXT_SIZE];
     snprintf(text, sizeof text, "version %u of the protocol is not spoken here, only %d: use the same release of Weir on both sides",
-             version, WIRE_VERSION);
+             version, WIRE_CONTROL_VERSION);
     share_asker_deny(asker, 0, WEIR_REFUSED, text);
 }
 

@@ -12,7 +12,6 @@
 #include "lib/base/service.h"
 #include "lib/open.h"
 #include "lib/release/give.h"
-#include "share/control/labels.h"
 #include "share/control/recording.h"
 #include "share/wire/server.h"
 
@@ -33,11 +32,9 @@ struct share_control {
     weir *w;
     struct share_control_path *paths; /* that it has had, the latest first */
     struct share_server server; /* whose epoll the job watches */
-    uint64_t opened_at; /* nanoseconds, by weir__service_now() as all below */
-    uint64_t gives_until;  /* the GIVEs so far, at the rate of GIVES_A_SECOND, take until then */
+    uint64_t gives_until;  /* nanoseconds, by weir__service_now() as all below: the GIVEs so far, at the rate of GIVES_A_SECOND, take until then */
     struct share_asker *askers;
     struct share_recording recording;
-    struct share_labels labels;
 };
 
 /* One connection of a controller, which may be a neighbour that ran out. */

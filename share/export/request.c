@@ -334,7 +334,7 @@ static enum share_io answer_fault(struct share_client *client, enum wire_fault f
     if (fault != WIRE_OTHER_VERSION)
         return SHARE_BROKEN;
     refuse(client, 0, WEIR_REFUSED, "version %u of the protocol is not spoken here, only %d: use the same release of Weir on both sides",
-           version, WIRE_VERSION);
+           version, WIRE_SHARE_VERSION);
     return SHARE_BROKEN;
 }
 

@@ -98,9 +98,7 @@ static enum wire_type final_of(enum wire_type question)
 
 static bool is_part_of(enum wire_type question, enum wire_type answer)
 {
-    return (question == WIRE_STATS && (answer == WIRE_PROCESS || answer == WIRE_DEVICE || answer == WIRE_POOL)) ||
-           (question == WIRE_TAGS && answer == WIRE_TAG) || (question == WIRE_AUDITS && answer == WIRE_AUDIT) ||
-           (question == WIRE_LABELS && answer == WIRE_LABEL) || (question == WIRE_QUOTAS && answer == WIRE_QUOTA) ||
+    return (question == WIRE_FIGURES && answer == WIRE_TEXT) ||
            (question == WIRE_LIST && (answer == WIRE_IMPORTER || answer == WIRE_HOLDS)) ||
            (question == WIRE_COUNT && (answer == WIRE_EXPORT || answer == WIRE_RING));
 }
@@ -135,7 +133,7 @@ static void take_packet(struct share_query *query, const unsigned char *bytes, s
     enum wire_fault fault = wire_decode(bytes, len, &answer, &version);
     if (fault == WIRE_OTHER_VERSION)
         fail(query, WEIR_REFUSED, "%s: the %s speaks version %u of the protocol, this one version %d: use the same release of Weir",
-             called(query), noun(query), version, WIRE_VERSION);
+             called(query), noun(query), version, query->role ? WIRE_SHARE_VERSION : WIRE_CONTROL_VERSION);
     else if (fault != WIRE_GOOD || wire_sender(answer.type) != (query->role ? WIRE_EXPORTER_SENDS : WIRE_PROCESS_SENDS))
         fail(query, WEIR_PROTOCOL, "%s: what listens there does not keep to the protocol of Weir", called(query));
     else

@@ -69,26 +69,11 @@ LAYOUT(offer, NAME(offer.uuid));
 LAYOUT(give, SOME(give.bytes), RANGE(give.deadline_ms, 0, WIRE_GIVE_MAX_MS), NAME(give.uuid));
 LAYOUT(trim, NUMBER(trim.keep), RANGE(trim.deadline_ms, 0, WIRE_GIVE_MAX_MS), NAME_OR_NONE(trim.pool));
 LAYOUT(set, { KIND_TEXT, PLACE(set.text), .min = 1 });
-LAYOUT(process, PID(process.pid), NUMBER(process.devices), NUMBER(process.pools), RESERVED(4), NUMBER(process.age_ms),
-       NAME_OR_NONE(process.program), NAME(process.version), { KIND_TEXT, PLACE(process.policy) });
-LAYOUT(device, NUMBER(device.index), RESERVED(4), NAME(device.uuid), NUMBER(device.memory), NUMBER(device.memory_free),
-       NUMBER(device.recoveries), NUMBER(device.rescues[0]), NUMBER(device.rescues[1]), NUMBER(device.rescues[2]), NUMBER(device.rescues[3]),
-       NUMBER(device.rescues[4]), NUMBER(device.asks_sent), NUMBER(device.bytes_got), NUMBER(device.asks_received),
-       NUMBER(device.bytes_given));
-#define FIGURE(name) , NUMBER(pool.name)
-LAYOUT(pool, NUMBER(pool.device), RANGE(pool.flags, 0, WIRE_POOL_PRIVATE | WIRE_POOL_EXPORTABLE),
-       NAME(pool.name) WIRE_POOL_FIGURES(FIGURE));
 LAYOUT(offered, NUMBER(offered.bytes));
 LAYOUT(gave, NUMBER(gave.bytes), NUMBER(gave.took_us));
 LAYOUT(record, RANGE(record.level, WIRE_RECORD_POOL, WIRE_RECORD_ALL), RANGE(record.flags, 0, WIRE_RECORD_STACKS));
 LAYOUT(recorded, NUMBER(recorded.bytes), NUMBER(recorded.events), NUMBER(recorded.lost), NUMBER(recorded.error), RESERVED(4));
-#define TAG_FIGURE(name) , NUMBER(tag.name)
-LAYOUT(tag, { KIND_TEXT, PLACE(tag.name), .min = 1 } WIRE_TAG_FIGURES(TAG_FIGURE));
-#define AUDIT_FIGURE(name) , NUMBER(audit.name)
-LAYOUT(audit, NUMBER(audit.device), RANGE(audit.flags, 0, WIRE_POOL_PRIVATE | WIRE_POOL_AUTO),
-       NAME(audit.name) WIRE_AUDIT_FIGURES(AUDIT_FIGURE));
-LAYOUT(quota, NUMBER(quota.device), RESERVED(4), SOME(quota.bytes), NAME_OR_NONE(quota.from));
-LAYOUT(label, NAME(label.name), { KIND_TEXT, PLACE(label.value), .min = 1 });
+LAYOUT(piece, { KIND_TEXT, PLACE(piece.text), .min = 1 });
 
 /* What one field alone cannot say. A block of a name is no frame, has no sequence, and is leased because somebody asked. */
 static bool agrees(const struct wire_message *message)
@@ -268,6 +253,12 @@ static bool field_decode(const struct field *field, const unsigned char *bytes, 
 /* Where things are in the header. What comes before the length is there in every version. */
 enum { AT_MAGIC = 0, AT_VERSION = 4, AT_TYPE = 6, AT_LENGTH = 8, AT_REQUEST = 12 };
 
+/* That of the sockets that messages of this type go through. */
+static uint16_t version_of(unsigned type)
+{
+    return type < WIRE_CONTROL_TYPE ? WIRE_SHARE_VERSION : WIRE_CONTROL_VERSION;
+}
+
 size_t wire_encode(const struct wire_message *message, unsigned char bytes[WIRE_SIZE_MAX])
 {
     const struct type *type = type_find(message->type);
@@ -281,7 +272,7 @@ size_t wire_encode(const struct wire_message *message, unsigned char bytes[WIRE_
         len += size;
     }
     put(bytes + AT_MAGIC, 4, WIRE_MAGIC);
-    put(bytes + AT_VERSION, 2, WIRE_VERSION);
+    put(bytes + AT_VERSION, 2, version_of(message->type));
     put(bytes + AT_TYPE, 2, message->type);
     put(bytes + AT_LENGTH, 4, len - WIRE_HEADER_SIZE);
     put(bytes + AT_REQUEST, 4, message->request);
@@ -310,7 +301,7 @@ enum wire_fault wire_decode(const unsigned char *bytes, size_t len, struct wire_
     if (len < AT_LENGTH || get(bytes + AT_MAGIC, 4) != WIRE_MAGIC)
         return WIRE_NOT_WEIR;
     uint16_t theirs = (uint16_t)get(bytes + AT_VERSION, 2);
-    if (theirs != WIRE_VERSION) {
+    if (theirs != version_of((unsigned)get(bytes + AT_TYPE, 2))) {
         if (version)
             *version = theirs;
         return WIRE_OTHER_VERSION;

@@ -16,18 +16,21 @@
 #include "lib/gpu/gpu.h"
 
 #define WIRE_MAGIC UINT32_C(0x52494557) /* "WEIR" */
-#define WIRE_VERSION 1
+/* Each kind of socket has a version of its own. */
+#define WIRE_SHARE_VERSION 1
+#define WIRE_CONTROL_VERSION 2
+#define WIRE_CONTROL_TYPE 64 /* numbers of types from here on are of control sockets */
 #define WIRE_HEADER_SIZE 16 /* u32 magic, u16 version, u16 type, u32 length of what follows, u32 request */
 #define WIRE_SIZE_MAX 1024  /* of a whole message */
 #define WIRE_NAME_SIZE 64   /* names: NUL-terminated, at most 63 bytes, letters, digits, '_', '-' and '.' */
 #define WIRE_TEXT_SIZE 256
+#define WIRE_PIECE_SIZE (WIRE_SIZE_MAX - WIRE_HEADER_SIZE)
 #define WIRE_UUID_SIZE 48
 #define WIRE_METADATA_MAX 256
 #define WIRE_KNOWS_EMPTY UINT32_C(0x80000000) /* in the request of HELLO: a LEASE may have the size 0, which 0.1 took for an error */
 #define WIRE_BLOCK_INDEX 10 /* bits of a block's number below that of its publication: which slot of a ring it is */
 #define WIRE_BLOCK_PUBLISHED (UINT64_C(1) << 52) /* at least: the number of a block that has such a number */
 #define WIRE_LEASES_MAX 1024 /* lease numbers of a connection are below it; a ring has at most so many slots */
-#define WIRE_RUNGS 5         /* as WEIR_RUNG_COUNT */
 
 /*
  * X(NAME, number, member, sender, request): `importer` or `exporter` sends it, at the socket of an export; or `controller` or `process`, at a
@@ -76,8 +79,6 @@
     X(HOLDS, 41, holds, exporter, some) \
     X(EXPORT, 42, export, exporter, some) \
     X(RING, 43, ring, exporter, some) \
-    /* All figures. Answered by PROCESS, one DEVICE for each device with pools, one POOL for each pool, and READY. */ \
-    X(STATS, 64, none, controller, some) \
     /* How much could be given on this device? Answered by OFFERED. */ \
     X(OFFER, 65, offer, controller, some) \
     /* A neighbour ran out: give it memory of this device. Answered by GAVE, or DENIED (BUSY: asked too often). */ \
@@ -93,28 +94,16 @@
     X(RECORD, 70, record, controller, some) \
     /* The RECORD of this request number shall end. No answer of its own. */ \
     X(STOP, 71, none, controller, some) \
-    /* The figures of all tags. Answered by one TAG for each tag, and READY. */ \
-    X(TAGS, 72, none, controller, some) \
-    /* What came of `release_threshold: auto`. Answered by one AUDIT for each pool that has or had it, and READY. */ \
-    X(AUDITS, 73, none, controller, some) \
-    /* What tells the process from others of its job. Answered by one LABEL for each that it has, and READY. */ \
-    X(LABELS, 74, none, controller, some) \
-    /* How much of its devices the process may have. Answered by one QUOTA for each device with pools, and READY. */ \
-    X(QUOTAS, 75, none, controller, some) \
-    X(PROCESS, 96, process, process, some) \
-    X(DEVICE, 97, device, process, some) \
-    X(POOL, 98, pool, process, some) \
+    /* All figures and the policy in force. Answered by TEXT messages, the pieces of one JSON document, and READY; or DENIED. */ \
+    X(FIGURES, 76, none, controller, some) \
     X(OFFERED, 99, offered, process, some) \
     X(GAVE, 100, gave, process, some) \
-    /* The end of the answer to STATS, TAGS, AUDITS, LABELS and QUOTAS; SET and RELOAD are done; RECORD has begun. */ \
+    /* The end of the answer to FIGURES; SET and RELOAD are done; RECORD has begun. */ \
     X(READY, 101, none, process, some) \
     /* What DENIED refuses is the request; with request 0 the connection, which ends. */ \
     X(DENIED, 102, refused, process, any) \
     X(RECORDED, 103, recorded, process, some) \
-    X(TAG, 104, tag, process, some) \
-    X(AUDIT, 105, audit, process, some) \
-    X(LABEL, 106, label, process, some) \
-    X(QUOTA, 107, quota, process, some)
+    X(TEXT, 108, piece, process, some)
 
 enum wire_type {
 #define WIRE_TYPE_ENTRY(name, number, member, sender, request) WIRE_##name = number,
@@ -138,10 +127,6 @@ enum wire_hold {
     WIRE_HOLD_MAPPED = 3,    /* no lease */
 };
 
-/* pool.flags */
-#define WIRE_POOL_PRIVATE 1u
-#define WIRE_POOL_EXPORTABLE 2u
-#define WIRE_POOL_AUTO 2u /* audit.flags, beside WIRE_POOL_PRIVATE: it is in force now */
 #define WIRE_POLICY_KEEP UINT64_MAX /* trim.keep: what the policy says of each pool */
 #define WIRE_GIVE_MAX_MS 600000     /* give.deadline_ms, trim.deadline_ms */
 
@@ -155,20 +140,6 @@ enum wire_hold {
 #define WIRE_HAS_BLOCK 1u
 /* lease.flags: release is there: the first use of this lease number on this connection. */
 #define WIRE_HAS_RELEASE 2u
-
-/* The figures of a pool, in the order of the message; as in weir_pool_stats, bytes and counts. */
-#define WIRE_POOL_FIGURES(X)                                                                                                               \
-    X(live)                                                                                                                                \
-    X(cached) X(slack) X(idle) X(reserved) X(live_high) X(reserved_high) X(max_size) X(release_threshold) X(keep) X(live_blocks)           \
-        X(graph_blocks) X(mallocs) X(frees) X(failures) X(cache_hits)
-
-/* Those of a tag, as in weir_tag_stats. */
-#define WIRE_TAG_FIGURES(X) X(live) X(live_high) X(live_blocks)
-
-/* Those of a pool whose threshold is or was automatic, as in weir_pool_stats. */
-#define WIRE_AUDIT_FIGURES(X)                                                                                                              \
-    X(kept_used) X(kept_used_ms) X(kept_unused) X(kept_unused_ms) X(given_missed) X(given_missed_ms) X(grown_ahead) X(grown_ahead_ms)      \
-    X(ahead_used) X(ahead_used_ms)
 
 /* The figures of an export and of a ring, in the order of the messages; as in weir_export_info and weir_ring_info. */
 #define WIRE_FLOW_FIGURES(X) X(pushed) X(bytes) X(dropped) X(refused) X(hangs) X(leases_given) X(lag) X(lag_high)
@@ -246,27 +217,6 @@ struct wire_message {
             char pool[WIRE_NAME_SIZE]; /* "": every pool */
         } trim;
         struct { char text[WIRE_TEXT_SIZE]; } set; /* "pools.a.release_threshold=1GiB", as in $WEIR_CONF */
-        struct {
-            int32_t pid; /* as the process sees itself */
-            uint32_t devices, pools; /* how many of each follow */
-            uint64_t age_ms;         /* since weir_open() */
-            char program[WIRE_NAME_SIZE];
-            char version[WIRE_NAME_SIZE]; /* of the library */
-            char policy[WIRE_TEXT_SIZE];  /* where it comes from: a path, or "built-in" */
-        } process;
-        struct {
-            uint32_t index; /* in that process */
-            char uuid[WIRE_UUID_SIZE];
-            uint64_t memory, memory_free; /* bytes of the whole device */
-            uint64_t recoveries, rescues[WIRE_RUNGS];
-            uint64_t asks_sent, bytes_got, asks_received, bytes_given; /* as in weir_device_stats */
-        } device;
-        struct {
-            uint32_t device; /* index */
-            uint32_t flags;
-            char name[WIRE_NAME_SIZE];
-            WIRE_POOL_FIGURES(WIRE_FIGURE)
-        } pool;
         struct { uint64_t bytes; } offered; /* at most: what is reserved and not live, less what is to be kept */
         struct { uint64_t bytes, took_us; } gave;
         struct { uint32_t level, flags; } record;
@@ -274,25 +224,7 @@ struct wire_message {
             uint64_t bytes, events, lost; /* that were written, and were not */
             uint32_t error;               /* errno of the write that failed; 0: none */
         } recorded;
-        struct {
-            char name[WIRE_NAME_SIZE]; /* a text */
-            WIRE_TAG_FIGURES(WIRE_FIGURE)
-        } tag;
-        struct {
-            uint32_t device; /* index */
-            uint32_t flags;
-            char name[WIRE_NAME_SIZE]; /* of the pool */
-            WIRE_AUDIT_FIGURES(WIRE_FIGURE)
-        } audit;
-        struct {
-            char name[WIRE_NAME_SIZE];  /* "rank", "local_rank", "job", "pod"; others may come */
-            char value[WIRE_NAME_SIZE]; /* a text */
-        } label;
-        struct {
-            uint32_t device; /* index */
-            uint64_t bytes;  /* at most; as in weir_device_stats */
-            char from[WIRE_NAME_SIZE]; /* the variable that says so; "": none is below the device's memory */
-        } quota;
+        struct { char text[WIRE_PIECE_SIZE]; } piece; /* without its NUL, the next part of the document */
     } u;
 };
 #undef WIRE_FIGURE
@@ -304,7 +236,7 @@ size_t wire_encode(const struct wire_message *message, unsigned char bytes[WIRE_
 enum wire_fault {
     WIRE_GOOD,
     WIRE_NOT_WEIR,      /* too short to tell its type, or another magic */
-    WIRE_OTHER_VERSION, /* nothing behind the first eight bytes was looked at */
+    WIRE_OTHER_VERSION, /* than that of the sockets whose type it is; nothing behind the first eight bytes was looked at */
     WIRE_MALFORMED,     /* a type, length, name, number or flag that this version does not allow */
 };
 

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* A snapshot as JSON: what the text has, whatever names it has, how it meets its room, and the quotas in it. */
+#include "config.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/open.h"
 #include "tests/api/fixture.h"
 #include "tests/support/suite.h"
 
@@ -37,7 +43,14 @@ static void has(const char *json, const char *part)
     ck_assert_msg(strstr(json, part) != NULL, "'%s' is not in %s", part, json);
 }
 
-START_TEST(snapshot_is_one_object_of_three_arrays)
+/* The text from the member on, which is there. */
+static const char *from(const char *json, const char *member)
+{
+    has(json, member);
+    return strstr(json, member);
+}
+
+START_TEST(snapshot_has_who_the_process_is_and_its_figures)
 {
     char expected[ROOM];
     fixture_machine("devices=1");
@@ -48,7 +61,7 @@ START_TEST(snapshot_is_one_object_of_three_arrays)
     ck_assert_int_eq(weir_tag_push(w, "weights"), WEIR_OK);
     ck_assert_int_eq(weir_stream_malloc(s, &block, MIB(48)), WEIR_OK);
     snprintf(expected, sizeof expected,
-             "{\"version\": \"%s\", \"devices\": [{\"index\": 0, \"memory\": 1073741824, \"memory_free\": 1006632960, "
+             "\"devices\": [{\"index\": 0, \"uuid\": \"GPU-00000000-0000-0000-0000-000000000000\", \"memory\": 1073741824, \"memory_free\": 1006632960, "
              "\"obtainable\": 1006632960, \"quota\": 1073741824, \"quota_from\": null, \"recoveries\": 0, \"asks_sent\": 0, \"bytes_got\": 0, \"asks_received\": 0, \"bytes_given\": 0, "
              "\"rescues\": {\"flush\": 0, \"wait\": 0, \"trim\": 0, \"callbacks\": 0, \"neighbours\": 0}}], "
              "\"pools\": [{\"device\": 0, \"name\": \"main\", \"is_private\": false, \"is_exportable\": false, \"is_arena\": false, "
@@ -58,9 +71,12 @@ START_TEST(snapshot_is_one_object_of_three_arrays)
              "\"frees\": 0, \"failures\": 0, \"cache_hits\": 0, \"kept_used\": 0, \"kept_used_ms\": 0, \"kept_unused\": 0, "
              "\"kept_unused_ms\": 0, \"given_missed\": 0, \"given_missed_ms\": 0, \"grown_ahead\": 0, \"grown_ahead_ms\": 0, "
              "\"ahead_used\": 0, \"ahead_used_ms\": 0}], "
-             "\"tags\": [{\"name\": \"weights\", \"live\": 50331648, \"live_high\": 50331648, \"live_blocks\": 1}]}",
-             weir_version());
-    ck_assert_str_eq(json_of(w), expected);
+             "\"tags\": [{\"name\": \"weights\", \"live\": 50331648, \"live_high\": 50331648, \"live_blocks\": 1}]}");
+    ck_assert_str_eq(from(json_of(w), "\"devices\""), expected);
+    snprintf(expected, sizeof expected, "{\"version\": \"%s\", \"pid\": %d, \"program\": \"%s\", \"age_ms\": ", weir_version(),
+             (int)getpid(), program_invocation_short_name);
+    ck_assert_ptr_eq(from(json_of(w), expected), json_of(w));
+    has(json_of(w), ", \"labels\": {\"rank\": null, \"local_rank\": null, \"job\": null, \"pod\": null}, \"policy\": \"policy_text\", ");
     ck_assert_int_eq(weir_tag_pop(w, NULL), WEIR_OK);
     ck_assert_int_eq(weir_stream_free(s, block), WEIR_OK);
     weir_close(w);
@@ -168,6 +184,93 @@ START_TEST(device_has_its_quota_and_where_it_comes_from)
 }
 END_TEST
 
+static const char *value_of(weir *w, const char *key)
+{
+    static char value[256];
+    char member[128];
+    snprintf(member, sizeof member, "{\"key\": \"%s\", ", key);
+    snprintf(value, sizeof value, "%s", from(json_of(w), member) + strlen(member));
+    ck_assert_ptr_nonnull(strchr(value, '}'));
+    *strchr(value, '}') = '\0';
+    return value;
+}
+
+START_TEST(values_are_those_in_force_whatever_changed_them)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    fixture_machine("devices=1");
+    unsetenv("WEIR_QUOTA");
+    weir *w = fixture_open(POLICY);
+    const char file[] = "\"live\": true, \"file\": \"policy_text\", \"line\": 4, \"column\": ";
+    ck_assert_ptr_eq(strstr(value_of(w, "pools.main.max_size"), "\"value\": \"256MiB\", "), value_of(w, "pools.main.max_size"));
+    has(value_of(w, "pools.main.max_size"), file);
+    ck_assert_str_eq(value_of(w, "pools.main.keep"), "\"value\": \"none\", \"live\": true, \"file\": null");
+    ck_assert_int_eq(weir__policy_set(w, "pools.main.keep=16MiB", &error), WEIR_OK);
+    ck_assert_str_eq(value_of(w, "pools.main.keep"),
+                     "\"value\": \"16MiB\", \"live\": true, \"file\": \"weir set\", \"line\": 1, \"column\": 1");
+    ck_assert_int_eq(weir__policy_set(w, "pools.main.keep=32MiB,pools.main.small_below=1MiB", &error), WEIR_BAD_POLICY);
+    has(value_of(w, "pools.main.keep"), "\"value\": \"16MiB\"");
+    ck_assert_int_eq(weir__policy_again(w, NULL), WEIR_OK);
+    ck_assert_str_eq(value_of(w, "pools.main.keep"), "\"value\": \"none\", \"live\": true, \"file\": null");
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(quota_that_caps_a_pool_is_in_force)
+{
+    fixture_machine("devices=1");
+    setenv("WEIR_QUOTA", "50%", 1);
+    weir *w = fixture_open("weir: 1\ndefaults: { pool: main }\npools: { main: {}, own: { max_size: 64MiB } }\n");
+    ck_assert_str_eq(value_of(w, "pools.main.max_size"), "\"value\": \"50%\", \"live\": true, \"file\": \"WEIR_QUOTA\"");
+    has(value_of(w, "pools.own.max_size"), "\"value\": \"64MiB\"");
+    unsetenv("WEIR_QUOTA");
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+/* A policy that changes while snapshots are taken: each has one of the two, whole. */
+static atomic_bool is_over;
+
+static void *take_snapshots(void *data)
+{
+    weir *w = data;
+    weir_error error = WEIR_ERROR_INIT;
+    char *json = malloc(ROOM);
+    ck_assert_ptr_nonnull(json);
+    while (!atomic_load(&is_over)) {
+        weir_stats *stats;
+        ck_assert_int_eq(weir_stats_take(w, &error, &stats), WEIR_OK);
+        ck_assert_uint_lt(weir_stats_json(stats, json, ROOM), ROOM);
+        bool is_first = strstr(json, "\"key\": \"pools.main.keep\", \"value\": \"1MiB\"");
+        ck_assert(is_first == !strstr(json, "\"key\": \"pools.main.keep\", \"value\": \"2MiB\""));
+        has(json, "\"tags\": []}");
+        weir_stats_free(stats);
+    }
+    free(json);
+    return NULL;
+}
+
+START_TEST(snapshots_have_whole_policies_while_these_change)
+{
+    pthread_t threads[2];
+    weir_error error = WEIR_ERROR_INIT;
+    fixture_machine("devices=1");
+    weir *w = fixture_open(POLICY);
+    ck_assert_int_eq(weir__policy_set(w, "pools.main.keep=1MiB", &error), WEIR_OK);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, take_snapshots, w), 0);
+    for (int i = 0; i < 50; i++)
+        ck_assert_int_eq(weir__policy_set(w, i % 2 ? "pools.main.keep=1MiB" : "pools.main.keep=2MiB", &error), WEIR_OK);
+    atomic_store(&is_over, true);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
 /* What a request at its share of a quota is refused with. */
 static void refuse(const char *quota, weir_error *error)
 {
@@ -201,7 +304,8 @@ int main(void)
 {
     Suite *suite = suite_create("stats_json");
     TCase *json = suite_case(suite, "json", 0);
-    suite_add(json, snapshot_is_one_object_of_three_arrays, nothing_is_written_where_the_text_does_not_fit,
+    suite_add(json, snapshot_has_who_the_process_is_and_its_figures, values_are_those_in_force_whatever_changed_them,
+              quota_that_caps_a_pool_is_in_force, snapshots_have_whole_policies_while_these_change, nothing_is_written_where_the_text_does_not_fit,
               snapshot_outlives_its_weir_and_is_readable_in_a_forked_child, device_has_its_quota_and_where_it_comes_from,
               report_says_which_quota_counts);
     tcase_add_loop_test(json, names_are_escaped, 0, NAMES);

@@ -47,9 +47,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct wire_message message, before;
     memset(&message, 0xa5, sizeof(message));
     memcpy(&before, &message, sizeof(before));
-    uint16_t version = WIRE_VERSION;
+    uint16_t version = 0;
     enum wire_fault fault = wire_decode(data, size, &message, &version);
-    require((fault == WIRE_OTHER_VERSION) == (version != WIRE_VERSION), "a version that nobody wrote");
+    bool is_control = size > 6 && (data[6] >= WIRE_CONTROL_TYPE || (size > 7 && data[7]));
+    uint16_t expected = is_control ? WIRE_CONTROL_VERSION : WIRE_SHARE_VERSION;
+    bool is_other = size >= 8 && memcmp(data, "WEIR", 4) == 0 && (data[4] | data[5] << 8) != expected;
+    require((fault == WIRE_OTHER_VERSION) == is_other, "a version that is taken for another one");
+    require(version == (is_other ? data[4] | data[5] << 8 : 0), "a version that nobody wrote");
     if (fault == WIRE_GOOD)
         use_message(data, size, &message);
     else

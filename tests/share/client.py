@@ -6,7 +6,7 @@
     client.py SOCKET read RING COUNT [--leases N] [--wait SECONDS]
     client.py SOCKET list
     client.py SOCKET evict PID
-    client.py CONTROL-SOCKET stats
+    client.py CONTROL-SOCKET figures
     client.py CONTROL-SOCKET offer UUID
 
 SOCKET is what the policy has as share.socket, a path or a name; CONTROL-SOCKET is a path. Prints one JSON object a line. It never calls
@@ -379,20 +379,19 @@ class Controller:
             answers.append(self.receive(deadline))
         return answers
 
-    def stats(self):
-        """PROCESS's fields, with the lists 'DEVICE' and 'POOL' of theirs."""
-        answers = self.ask("STATS", "READY")
-        names = [name for name, _ in answers]
-        process = dict(answers[0][1], DEVICE=[], POOL=[])
-        devices, pools = process.get("devices", 0), process.get("pools", 0)
-        require(names == ["PROCESS"] + devices * ["DEVICE"] + pools * ["POOL"] + ["READY"], f"STATS is answered by {', '.join(names)}")
-        for name, fields in answers[1:-1]:
-            process[name].append(fields)
-        for pool in process["POOL"]:
-            require(any(device["index"] == pool["device"] for device in process["DEVICE"]), f"no DEVICE is that of pool {pool['name']}")
+    def figures(self):
+        """The document, which is JSON."""
+        answers = self.ask("FIGURES", "READY")
+        require(all(name == "TEXT" for name, _ in answers[:-1]), f"FIGURES is answered by {', '.join(name for name, _ in answers)}")
+        try:
+            document = json.loads("".join(fields["piece"] for _, fields in answers[:-1]))
+        except ValueError as error:
+            raise ProtocolError(f"the figures are no JSON: {error}") from error
+        for pool in document["pools"]:
+            require(any(device["index"] == pool["device"] for device in document["devices"]), f"no device is that of pool {pool['name']}")
             used = pool["live"] + pool["cached"] + pool["slack"]
             require(used + pool["idle"] == pool["reserved"], f"the figures of pool {pool['name']} do not add up")
-        return process
+        return document
 
     def offer(self, uuid):
         answers = self.ask("OFFER", "OFFERED", uuid=uuid)
@@ -411,11 +410,11 @@ def show(fields):
 
 def run_controller(arguments):
     with Controller(arguments.socket) as controller:
-        show(controller.stats() if arguments.command == "stats" else {"bytes": controller.offer(arguments.uuid)})
+        show(controller.figures() if arguments.command == "figures" else {"bytes": controller.offer(arguments.uuid)})
 
 
 def run(arguments):
-    if arguments.command in ("stats", "offer"):
+    if arguments.command in ("figures", "offer"):
         run_controller(arguments)
         return
     role = OBSERVER if arguments.command in ("list", "evict") else IMPORTER
@@ -457,7 +456,7 @@ def main():
         command.add_argument("--wait", type=float, default=0.0, metavar="SECONDS")
     commands.add_parser("list")
     commands.add_parser("evict").add_argument("pid", type=int)
-    commands.add_parser("stats")
+    commands.add_parser("figures")
     commands.add_parser("offer").add_argument("uuid")
     arguments = parser.parse_args()
     try:

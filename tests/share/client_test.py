@@ -10,10 +10,10 @@ import sys
 
 import client as wire
 import client_wire
-from client_server import (ACQUIRE, ACQUIRE_WAIT, CANCEL, COUNT, DENIED, DEVICE, ENDED, EVICT, EXPORT, FOLDER, GOODBYE, HELLO,
-                           HELLO_OBSERVER, HOLDS, IMPORTER, LEASE, LEASE_AGAIN, LIST, LISTED, NOT_FOUND, OFFER, OFFERED, POOL, PROCESS,
-                           READY, RELEASE, RELEASE_EVENT, RETIRE, RETIRED, RING, STATS, SUBSCRIBE, SUBSCRIBED, Server, TIMED_OUT,
-                           UNMAPPED, UNSUBSCRIBE, UNSUBSCRIBED, WELCOME, WITHDRAW, changed, frame, packet, says, with_length)
+from client_server import (ACQUIRE, ACQUIRE_WAIT, CANCEL, COUNT, DENIED, DOCUMENT, ENDED, EVICT, EXPORT, FIGURES, FOLDER, GOODBYE,
+                           HELLO, HELLO_OBSERVER, HOLDS, IMPORTER, LEASE, LEASE_AGAIN, LIST, LISTED, NOT_FOUND, OFFER, OFFERED,
+                           READY, RELEASE, RELEASE_EVENT, RETIRE, RETIRED, RING, SUBSCRIBE, SUBSCRIBED, Server, TIMED_OUT, UNMAPPED,
+                           UNSUBSCRIBE, UNSUBSCRIBED, WELCOME, WITHDRAW, changed, frame, packet, piece, says, with_length)
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import tap
@@ -368,12 +368,11 @@ def command_evicts():
 
 @fact
 def controller_gets_all_figures():
-    with Server(STATS, says(PROCESS), says(DEVICE), says(POOL), says(READY), None) as server, wire.Controller(server.path) as controller:
-        process = controller.stats()
+    pieces = says(piece(DOCUMENT[:99])), says(piece(DOCUMENT[99:]))
+    with Server(FIGURES, *pieces, says(READY), None) as server, wire.Controller(server.path) as controller:
+        process = controller.figures()
     assert (process["pid"], process["program"], process["version"], process["age_ms"]) == (1234, "trainer", "1.0", 1000)
-    assert process["policy"] == "/etc/weir/policy.yaml"
-    assert (process["DEVICE"][0]["index"], process["DEVICE"][0]["uuid"], process["DEVICE"][0]["memory"]) == (2, "GPU-01", 1 << 30)
-    assert (process["POOL"][0]["name"], process["POOL"][0]["flags"], process["POOL"][0]["reserved"]) == ("frames", 2, 10)
+    assert (process["devices"][0]["uuid"], process["pools"][0]["name"]) == ("GPU-01", "frames")
 
 
 @fact
@@ -385,23 +384,25 @@ def controller_gets_an_offer():
 @fact
 def controller_that_is_denied_says_why():
     for denial in (DENIED, changed(DENIED, 12, "00")):
-        with Server(STATS, says(denial)) as server, wire.Controller(server.path) as controller:
-            assert expect(wire.Refusal, controller.stats, has="not you").status == wire.REFUSED
+        with Server(FIGURES, says(denial)) as server, wire.Controller(server.path) as controller:
+            assert expect(wire.Refusal, controller.figures, has="not you").status == wire.REFUSED
 
 
 @fact
 def controller_takes_no_answer_that_does_not_belong_there():
     wrong = {
-        "answers request 2": (changed(PROCESS, 12, "02"),),
-        "answered by READY": (READY,),
-        "answered by PROCESS, POOL, DEVICE, READY": (PROCESS, POOL, DEVICE, READY),
-        "sent DONE": (changed(READY, 6, "27"),),
-        "no DEVICE is that of": (PROCESS, changed(DEVICE, 16, "03"), POOL, READY),
-        "do not add up": (PROCESS, DEVICE, changed(POOL, 88, "02"), READY),
+        "answers request 2": (changed(piece(DOCUMENT), 12, "02"),),
+        "no JSON": (piece(DOCUMENT[:-1]), READY),
+        "answered by OFFERED, READY": (OFFERED, READY),
+        "sent DONE": (changed(changed(READY, 6, "27"), 4, "01"),),
+        "version 1, this client version 2": (changed(READY, 4, "01"),),
+        "piece is empty": (piece(""), READY),
+        "no device is that of": (piece(DOCUMENT.replace('"index": 2', '"index": 3')), READY),
+        "do not add up": (piece(DOCUMENT.replace('"live": 1', '"live": 2')), READY),
     }
     for what, answers in wrong.items():
-        with Server(STATS, *map(says, answers), None) as server, wire.Controller(server.path) as controller:
-            expect(wire.ProtocolError, controller.stats, has=what)
+        with Server(FIGURES, *map(says, answers), None) as server, wire.Controller(server.path) as controller:
+            expect(wire.ProtocolError, controller.figures, has=what)
 
 
 @fact
@@ -418,9 +419,9 @@ def controller_knows_the_end():
 
 @fact
 def command_shows_figures_and_offers():
-    with Server(STATS, says(PROCESS), says(DEVICE), says(POOL), says(READY), None) as server:
-        status, (process,) = command(server.path, "stats")
-    assert (status, process["POOL"][0]["name"]) == (0, "frames")
+    with Server(FIGURES, says(piece(DOCUMENT)), says(READY), None) as server:
+        status, (process,) = command(server.path, "figures")
+    assert (status, process["pools"][0]["name"]) == (0, "frames")
     with Server(OFFER, says(OFFERED), None) as server:
         assert command(server.path, "offer", "GPU-01") == (0, [{"bytes": 6 << 30}])
 

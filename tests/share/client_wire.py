@@ -2,7 +2,7 @@
 """client_wire.py - the messages of doc/protocol.md as bytes, for client.py: what a message should not be raises ProtocolError."""
 import struct
 
-MAGIC, VERSION = b"WEIR", 1
+MAGIC = b"WEIR"
 HEADER = struct.Struct("<4sHHII")  # magic, version, type, length of what follows, request
 SIZE_MAX, METADATA_MAX, LEASES_MAX = 1024, 256, 1024
 IMPORTER, OBSERVER = 1, 2
@@ -18,7 +18,7 @@ U32, U64, PID = (1 << 32) - 1, (1 << 64) - 1, (1 << 31) - 1
 FLOW = ("pushed", "bytes", "dropped", "refused", "hangs", "leases_given", "lag", "lag_high")
 
 # Each type: number, who sends it, its request number, its fields. A field is (name, format, lowest, highest): the format is struct's, or
-# 'name', 'name?' (may be empty), 'uuid' and 'text', or 'zero2' and 'zero4' for reserved bytes.
+# 'name', 'name?' (may be empty), 'uuid', 'text' and 'piece', or 'zero2' and 'zero4' for reserved bytes.
 LAYOUTS = {
     "HELLO": (1, "client", "some", [("role", "H", 1, 2), ("", "zero2"), ("name", "name?")]),
     "ACQUIRE": (2, "client", "some", [("flags", "I", 0, WAIT), ("name", "name")]),
@@ -54,23 +54,15 @@ LAYOUTS = {
         "importers", "hung", "evicted", "blocks", "leases", "mappings", "evictions") + FLOW]),
     "RING": (43, "exporter", "some", [("ring", "I", 1, U32), ("overflow", "I", 0, 2)] + [(name, "Q", 0, U64) for name in (
         "slot_size", "depth", "taken", "queued", "readers", "hung") + FLOW] + [("name", "name")]),
-    "STATS": (64, "controller", "some", []),
     "OFFER": (65, "controller", "some", [("uuid", "uuid")]),
-    "PROCESS": (96, "process", "some", [
-        ("pid", "i", 1, PID), ("devices", "I", 0, U32), ("pools", "I", 0, U32), ("", "zero4"), ("age_ms", "Q", 0, U64),
-        ("program", "name?"), ("version", "name"), ("policy", "text")]),
-    "DEVICE": (97, "process", "some", [("index", "I", 0, U32), ("", "zero4"), ("uuid", "uuid")] + [(name, "Q", 0, U64) for name in (
-        "memory", "memory_free", "recoveries", "rescues_flush", "rescues_wait", "rescues_trim", "rescues_callbacks", "rescues_neighbours",
-        "asks_sent", "bytes_got", "asks_received", "bytes_given")]),
-    "POOL": (98, "process", "some", [("device", "I", 0, U32), ("flags", "I", 0, 3), ("name", "name")] + [(name, "Q", 0, U64) for name in (
-        "live", "cached", "slack", "idle", "reserved", "live_high", "reserved_high", "max_size", "release_threshold", "keep",
-        "live_blocks", "graph_blocks", "mallocs", "frees", "failures", "cache_hits")]),
+    "FIGURES": (76, "controller", "some", []),
     "OFFERED": (99, "process", "some", [("bytes", "Q", 0, U64)]),
     "READY": (101, "process", "some", []),
     "DENIED": (102, "process", "any", [("status", "I", 1, 17), ("text", "text")]),
+    "TEXT": (108, "process", "some", [("piece", "piece")]),
 }
 NAME_OF = {layout[0]: name for name, layout in LAYOUTS.items()}
-STRING_WIDTHS = {"name": 64, "name?": 64, "uuid": 48, "text": 256}
+STRING_WIDTHS = {"name": 64, "name?": 64, "uuid": 48, "text": 256, "piece": 1008}
 
 
 class ProtocolError(Exception):
@@ -105,6 +97,11 @@ def require(holds, what):
         raise ProtocolError(what)
 
 
+def version_of(number):
+    """That of the sockets whose type it is: of exports, or control sockets."""
+    return 1 if number < 64 else 2
+
+
 def width_of(kind):
     if kind.startswith("zero"):
         return int(kind[4:])
@@ -115,7 +112,8 @@ def decode_string(kind, data, what):
     text, _, rest = data.partition(b"\0")
     require(len(text) < len(data), f"{what} has no end")
     require(not any(rest), f"{what} has bytes behind its end")
-    if kind == "text":
+    if kind in ("text", "piece"):
+        require(text or kind == "text", f"{what} is empty")
         require(all(c == 10 or (c >= 32 and c != 127) for c in text), f"{what} has control characters")
         return text.decode("utf-8", "replace")
     require(text or kind == "name?", f"{what} is empty")
@@ -165,9 +163,9 @@ def decode_relations(name, request, fields):
 def decode(packet):
     """(name, request, fields) of a packet."""
     require(len(packet) >= 8 and packet[:4] == MAGIC, "this is no message of Weir")
-    version = struct.unpack_from("<H", packet, 4)[0]
-    if version != VERSION:
-        raise OtherVersion(f"the exporter speaks version {version}, this client version {VERSION}")
+    version, number = struct.unpack_from("<HH", packet, 4)
+    if version != version_of(number):
+        raise OtherVersion(f"the other side speaks version {version}, this client version {version_of(number)}")
     require(HEADER.size <= len(packet) <= SIZE_MAX, f"a packet of {len(packet)} bytes")
     _, _, number, length, request = HEADER.unpack_from(packet)
     require(number in NAME_OF, f"type {number} is unknown")
@@ -207,4 +205,4 @@ def encode(name, /, request=0, **fields):
             data += text.ljust(STRING_WIDTHS[kind], b"\0")
         else:
             data += struct.pack("<" + kind, fields[field[0]])
-    return HEADER.pack(MAGIC, VERSION, number, len(data), request) + data
+    return HEADER.pack(MAGIC, version_of(number), number, len(data), request) + data

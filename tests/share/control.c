@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/base/service.h"
+#include "lib/base/utf8.h"
 #include "lib/pool/left.h"
 #include "share/control/control_answer.h"
 #include "tests/share/control_scene.h"
@@ -18,93 +19,84 @@
 
 /* Figures ------------------------------------------------------------------------------------------------------------------------------ */
 
+static void has(const char *json, const char *part)
+{
+    ck_assert_msg(strstr(json, part) != NULL, "'%s' is not in %s", part, json);
+}
+
 START_TEST(process_tells_who_it_is)
 {
-    struct answers answers;
-    struct share_query query = scene_ask((struct wire_message){ .type = WIRE_STATS }, &answers);
-    ck_assert_msg(query.status == WEIR_OK, "%s", query.text);
-    ck_assert_int_eq(query.pid, getpid());
-    const struct wire_message *process = &answers.items[0];
-    ck_assert_int_eq(process->type, WIRE_PROCESS);
-    ck_assert_int_eq(process->u.process.pid, getpid());
-    ck_assert_uint_eq(process->u.process.devices, 1);
-    ck_assert_uint_eq(process->u.process.pools, 2);
-    ck_assert_ptr_nonnull(strstr(process->u.process.program, "control"));
-    ck_assert_str_eq(process->u.process.version, weir_version());
-    ck_assert_str_eq(process->u.process.policy, "policy_text");
+    char pid[64];
+    const char *json = scene_figures();
+    snprintf(pid, sizeof pid, "\"pid\": %d, \"program\": \"", (int)getpid());
+    has(json, pid);
+    has(json, "control\", \"age_ms\": ");
+    has(json, "\"policy\": \"policy_text\", \"values\": [");
 }
 END_TEST
 
-START_TEST(figures_are_those_of_the_statistics)
+/* But for its age, which goes on. */
+START_TEST(figures_are_the_document_of_the_statistics)
 {
-    struct answers answers;
+    static char expected[ANSWERS_MAX * WIRE_PIECE_SIZE];
+    weir_error error = WEIR_ERROR_INIT;
+    weir_stats *stats;
     void *ptr = fixture_malloc(scene.stream, MIB(40));
     scene_leave_idle(MIB(100));
-    struct share_query query = scene_ask((struct wire_message){ .type = WIRE_STATS }, &answers);
-    ck_assert_msg(query.status == WEIR_OK, "%s", query.text);
-    ck_assert_uint_eq(answers.count, 5);
-    weir_pool_stats figures = fixture_figures(scene.w, "main", 0);
-    const struct wire_message *device = &answers.items[1], *pool = &answers.items[2];
-    ck_assert_int_eq(device->type, WIRE_DEVICE);
-    ck_assert_str_eq(device->u.device.uuid, GPU_0);
-    ck_assert_uint_eq(device->u.device.memory, GIB(1));
-    ck_assert_uint_eq(device->u.device.memory_free, GIB(1) - figures.reserved);
-    ck_assert_int_eq(pool->type, WIRE_POOL);
-    ck_assert_str_eq(pool->u.pool.name, "main");
-    ck_assert_uint_eq(pool->u.pool.live, MIB(40));
-    ck_assert_uint_eq(pool->u.pool.idle, figures.idle);
-    ck_assert_uint_eq(pool->u.pool.reserved, figures.reserved);
-    ck_assert_uint_eq(pool->u.pool.keep, MIB(32));
-    ck_assert_uint_eq(pool->u.pool.release_threshold, UINT64_MAX);
-    ck_assert_uint_eq(pool->u.pool.mallocs, 2);
-    ck_assert_uint_eq(pool->u.pool.frees, 1);
-    ck_assert_uint_eq(pool->u.pool.live_blocks, 1);
-    ck_assert_str_eq(answers.items[3].u.pool.name, "other");
+    ck_assert_int_eq(weir_stats_take(scene.w, &error, &stats), WEIR_OK);
+    size_t len = weir_stats_json(stats, expected, sizeof expected);
+    ck_assert(len > WIRE_SIZE_MAX && len < sizeof expected); /* more than one piece */
+    weir_stats_free(stats);
+    const char *json = scene_figures();
+    ck_assert_str_eq(strstr(json, "\"labels\""), strstr(expected, "\"labels\""));
+    ck_assert_int_eq(strncmp(json, expected, (size_t)(strstr(expected, "\"age_ms\"") - expected)), 0);
+    has(json, "\"name\": \"other\"");
+    ck_assert_uint_eq(scene_figure("memory_free"), GIB(1) - fixture_figures(scene.w, "main", 0).reserved);
+    ck_assert_uint_eq(scene_figure("mallocs"), 2);
     ck_assert_int_eq(weir_stream_free(scene.stream, ptr), WEIR_OK);
 }
 END_TEST
 
-static void call_policy(char *file)
+/* However many bytes a character has, and wherever a piece ends. */
+START_TEST(document_is_cut_where_characters_end)
 {
-    pthread_mutex_lock(&scene.w->config);
-    scene.w->policy->file = file;
-    pthread_mutex_unlock(&scene.w->config);
-}
-
-/* The end of a path tells more than its beginning, and the path may have bytes that a text must not have. */
-START_TEST(long_path_of_the_policy_is_cut_at_its_beginning)
-{
+    static const char *const characters[] = { "x", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x90\x9f" };
+    char name[64];
+    for (unsigned tag = 0; tag < 60; tag++) {
+        snprintf(name, sizeof name, "%.*s", (int)(tag % 4), "xxxx");
+        while (strlen(name) < 56)
+            strcat(name, characters[tag % 4]);
+        snprintf(name + strlen(name), 4, "%u", tag);
+        ck_assert_int_eq(weir_tag_push(scene.w, name), WEIR_OK);
+        ck_assert_int_eq(weir_tag_pop(scene.w, NULL), WEIR_OK);
+    }
     struct answers answers;
-    char path[600], *former = scene.w->policy->file;
-    for (size_t at = 0; at < 400; at++)
-        path[at] = (char)(at % 2 ? 0xa9 : 0xc3);
-    snprintf(path + 400, sizeof path - 400, "/\t\x7f\xc2\x85.yaml");
-    call_policy(path);
-    struct share_query query = scene_ask((struct wire_message){ .type = WIRE_STATS }, &answers);
-    call_policy(former);
-    ck_assert_msg(query.status == WEIR_OK, "%s", query.text);
-    const char *told = answers.items[0].u.process.policy;
-    ck_assert_int_eq(told[0], (char)0xc3);
-    ck_assert_uint_gt(strlen(told), WIRE_TEXT_SIZE - 10);
-    ck_assert_str_eq(told + strlen(told) - 8, "\xc3\xa9/.yaml");
+    ck_assert_int_eq(scene_ask((struct wire_message){ .type = WIRE_FIGURES }, &answers).status, WEIR_OK);
+    for (size_t i = 0; i + 1 < answers.count; i++)
+        for (const char *at = answers.items[i].u.piece.text; *at;) {
+            size_t len = weir__utf8_len(at);
+            ck_assert_uint_gt(len, 0);
+            at += len;
+        }
+    has(scene_figures(), "\xf0\x9f\x90\x9f""59\", ");
 }
 END_TEST
 
 START_TEST(figures_that_cannot_be_had_are_denied_with_the_reason)
 {
     sim_fail("device_memory", 1, GPU_UNKNOWN);
-    scene_expect_denial((struct wire_message){ .type = WIRE_STATS }, WEIR_CUDA_ERROR, "memory of device 0");
+    scene_expect_denial((struct wire_message){ .type = WIRE_FIGURES }, WEIR_CUDA_ERROR, "memory of device 0");
 }
 END_TEST
 
 /* The one that is written from doc/protocol.md alone, and holds the process to it. */
 START_TEST(client_in_python_understands_it)
 {
-    static const char *const questions[] = { "stats", "offer " GPU_0 };
+    static const char *const questions[] = { "figures", "offer " GPU_0 };
     static const char *const answers[] = { "\"name\": \"other\"", "{\"bytes\": 100663296}" };
     scene_leave_idle(MIB(128));
     for (size_t i = 0; i < 2; i++) {
-        char command[1024], line[4096] = "";
+        char command[1024], line[65536] = "";
         snprintf(command, sizeof command, "PYTHONDONTWRITEBYTECODE=1 exec python3 '%s/tests/share/client.py' %s %s 2>&1",
                  getenv("top_srcdir"), scene_path(1), questions[i]);
         FILE *client = popen(command, "r");
@@ -148,10 +140,8 @@ START_TEST(neighbour_is_given_what_it_wants_and_counted)
     ck_assert_int_eq(gave.type, WIRE_GAVE);
     ck_assert_uint_ge(gave.u.gave.bytes, MIB(64));
     ck_assert_uint_eq(fixture_figures(scene.w, "main", 0).reserved, MIB(128) - gave.u.gave.bytes);
-    struct answers answers;
-    scene_ask((struct wire_message){ .type = WIRE_STATS }, &answers);
-    ck_assert_uint_eq(answers.items[1].u.device.asks_received, 1);
-    ck_assert_uint_eq(answers.items[1].u.device.bytes_given, gave.u.gave.bytes);
+    ck_assert_uint_eq(scene_figure("asks_received"), 1);
+    ck_assert_uint_eq(scene_figure("bytes_given"), gave.u.gave.bytes);
 }
 END_TEST
 
@@ -211,9 +201,7 @@ START_TEST(operator_may_trim_as_often_as_he_likes)
 {
     for (unsigned i = 0; i < 2 * SHARE_GIVES_AT_ONCE; i++)
         scene_answer_to(trim("", 0));
-    struct answers answers;
-    scene_ask((struct wire_message){ .type = WIRE_STATS }, &answers);
-    ck_assert_uint_eq(answers.items[1].u.device.asks_received, 0);
+    ck_assert_uint_eq(scene_figure("asks_received"), 0);
 }
 END_TEST
 
@@ -234,14 +222,6 @@ static void *leave_pending(void)
     return ptr;
 }
 
-static uint64_t asks_received(void)
-{
-    struct answers answers;
-    struct share_query query = scene_ask((struct wire_message){ .type = WIRE_STATS }, &answers);
-    ck_assert_msg(query.status == WEIR_OK, "%s", query.text);
-    return answers.items[1].u.device.asks_received;
-}
-
 static size_t events(void)
 {
     struct sim_census census;
@@ -255,7 +235,7 @@ START_TEST(others_are_answered_while_memory_is_given)
     leave_pending();
     int fd = scene_connect();
     say(fd, &question);
-    while (asks_received() == 0)
+    while (scene_figure("asks_received") == 0)
         scene_nap();
     scene_expect_no_harm();
     sim_advance(PENDING);
@@ -271,7 +251,7 @@ START_TEST(several_are_given_to_at_once)
     leave_pending();
     for (unsigned i = 0; i < 4; i++)
         say(fds[i] = scene_connect(), &question);
-    while (asks_received() < 4)
+    while (scene_figure("asks_received") < 4)
         scene_nap();
     sim_advance(PENDING);
     uint64_t given = 0;
@@ -333,7 +313,7 @@ START_TEST(weir_closes_during_a_give)
     leave_pending();
     int fd = scene_connect();
     say(fd, &question);
-    while (asks_received() == 0)
+    while (scene_figure("asks_received") == 0)
         scene_nap();
     weir_close(scene.w);
     scene.w = NULL;
@@ -355,6 +335,7 @@ START_TEST(live_key_is_set)
 {
     ck_assert_int_eq(scene_answer_to(set("pools.main.keep=64MiB")).type, WIRE_READY);
     ck_assert_uint_eq(fixture_figures(scene.w, "main", 0).keep, MIB(64));
+    has(scene_figures(), "{\"key\": \"pools.main.keep\", \"value\": \"64MiB\", \"live\": true, \"file\": \"weir set\", ");
 }
 END_TEST
 
@@ -372,6 +353,7 @@ START_TEST(wrong_assignment_is_denied_and_changes_nothing)
 {
     scene_expect_denial(set("pools.main.keep=much"), WEIR_BAD_POLICY, "keep");
     ck_assert_uint_eq(fixture_figures(scene.w, "main", 0).keep, MIB(32));
+    has(scene_figures(), "{\"key\": \"pools.main.keep\", \"value\": \"32MiB\", \"live\": true, \"file\": \"policy_text\", ");
 }
 END_TEST
 
@@ -522,7 +504,7 @@ START_TEST(socket_that_was_removed_is_made_anew)
     for (int times = 0; times < 3; times++) {
         int status = system(command); /* it may be there again before its directory can be removed */
         ck_assert(WIFEXITED(status));
-        while ((query = scene_ask((struct wire_message){ .type = WIRE_LABELS }, &answers)).status == WEIR_GONE)
+        while ((query = scene_ask((struct wire_message){ .type = WIRE_FIGURES }, &answers)).status == WEIR_GONE)
             scene_nap();
         ck_assert_msg(query.status == WEIR_OK, "%s", query.text);
     }
@@ -534,7 +516,7 @@ int main(void)
     Suite *suite = suite_create("control");
     TCase *figures = suite_case(suite, "figures", 60);
     tcase_add_checked_fixture(figures, scene_open, scene_close);
-    suite_add(figures, process_tells_who_it_is, figures_are_those_of_the_statistics, long_path_of_the_policy_is_cut_at_its_beginning,
+    suite_add(figures, process_tells_who_it_is, figures_are_the_document_of_the_statistics, document_is_cut_where_characters_end,
               figures_that_cannot_be_had_are_denied_with_the_reason);
     if (!getenv("top_srcdir") || system("python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null") != 0)
         printf("# client_in_python_understands_it: not tried: needs python3 of 3.9 or later, and make check\n");

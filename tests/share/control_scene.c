@@ -84,6 +84,30 @@ struct share_query scene_ask(struct wire_message question, struct answers *answe
     return query;
 }
 
+const char *scene_figures(void)
+{
+    static char json[ANSWERS_MAX * WIRE_PIECE_SIZE];
+    struct answers answers;
+    struct share_query query = scene_ask((struct wire_message){ .type = WIRE_FIGURES }, &answers);
+    ck_assert_msg(query.status == WEIR_OK, "%s: %s", weir_status_name(query.status), query.text);
+    ck_assert_int_eq(answers.items[answers.count - 1].type, WIRE_READY);
+    json[0] = '\0';
+    for (size_t i = 0; i + 1 < answers.count; i++) {
+        ck_assert_int_eq(answers.items[i].type, WIRE_TEXT);
+        strcat(json, answers.items[i].u.piece.text);
+    }
+    return json;
+}
+
+uint64_t scene_figure(const char *name)
+{
+    char member[64];
+    snprintf(member, sizeof member, "\"%s\": ", name);
+    const char *at = strstr(scene_figures(), member);
+    ck_assert_msg(at != NULL, "no %s", name);
+    return strtoull(at + strlen(member), NULL, 10);
+}
+
 struct wire_message scene_answer_to(struct wire_message question)
 {
     struct answers answers;

@@ -15,7 +15,7 @@
 #define PATIENCE_MS 20000
 #define GPU_0 "GPU-00000000-0000-0000-0000-000000000000"
 #define GPU_1 "GPU-00000000-0000-0000-0000-000000000001"
-#define ANSWERS_MAX 16
+#define ANSWERS_MAX 64
 
 extern struct scene {
     char runtime[64];
@@ -41,6 +41,10 @@ struct answers {
     struct wire_message items[ANSWERS_MAX];
 };
 struct share_query scene_ask(struct wire_message question, struct answers *answers);
+/* The document of FIGURES. Good until the next call. */
+const char *scene_figures(void);
+/* The first figure of that name in it. */
+uint64_t scene_figure(const char *name);
 /* The one answer to a question that is not refused. */
 struct wire_message scene_answer_to(struct wire_message question);
 void scene_expect_denial(struct wire_message question, weir_status status, const char *what);

@@ -190,7 +190,7 @@ static int status_for(uid_t user, const char *path)
 {
     pid_t child = fork();
     if (child == 0) {
-        struct wire_message message = { .type = WIRE_STATS, .request = 1 };
+        struct wire_message message = { .type = WIRE_FIGURES, .request = 1 };
         int fd;
         if (setgroups(0, NULL) != 0 || setgid(user) != 0 || setuid(user) != 0)
             _exit(100);
@@ -200,7 +200,7 @@ static int status_for(uid_t user, const char *path)
         try_to_say(fd, &message);
         if (!hear(fd, &message))
             _exit(WEIR_GONE);
-        _exit(message.type == WIRE_PROCESS ? WEIR_OK : message.type == WIRE_DENIED ? (int)message.u.refused.status : 102);
+        _exit(message.type == WIRE_TEXT ? WEIR_OK : message.type == WIRE_DENIED ? (int)message.u.refused.status : 102);
     }
     return wait_for(child);
 }

@@ -86,9 +86,9 @@ static void answer_offer(int fd)
     wait_for_end(fd);
 }
 
-static void answer_stats(int fd)
+static void answer_figures(int fd)
 {
-    struct wire_message message = { .type = WIRE_PROCESS, .request = hear_question(fd), .u.process = { .pid = 7, .version = "1" } };
+    struct wire_message message = { .type = WIRE_TEXT, .request = hear_question(fd), .u.piece.text = "{}" };
     try_to_say(fd, &message);
     try_to_say(fd, &(struct wire_message){ .type = WIRE_READY, .request = message.request });
     wait_for_end(fd);
@@ -218,9 +218,9 @@ END_TEST
 START_TEST(parts_and_the_last_answer_are_taken)
 {
     unsigned answers = 0;
-    struct server *server = serve("9.1", answer_stats);
+    struct server *server = serve("9.1", answer_figures);
     struct share_query query = query_of(server->listener.path);
-    query.question.type = WIRE_STATS;
+    query.question.type = WIRE_FIGURES;
     query.take = count;
     query.data = &answers;
     share_queries_run(&query, 1, share_deadline(PATIENCE_MS));
@@ -253,7 +253,7 @@ static const struct {
     { answer_with_what_belongs_elsewhere, WEIR_PROTOCOL, "OFFER with GAVE" },
     { answer_with_an_export_s_message, WEIR_PROTOCOL, "does not keep to the protocol" },
     { answer_nonsense, WEIR_PROTOCOL, "does not keep to the protocol" },
-    { answer_in_another_version, WEIR_REFUSED, "version 9 of the protocol, this one version 1" },
+    { answer_in_another_version, WEIR_REFUSED, "version 9 of the protocol, this one version 2" },
     { answer_with_a_descriptor, WEIR_PROTOCOL, "no message of Weir" },
 };
 

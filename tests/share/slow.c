@@ -173,7 +173,7 @@ static void by_question(void)
     void *fd;
     weir_error error = WEIR_ERROR_INIT;
     struct share_listener listener;
-    struct share_query query = { .path = path, .question.type = WIRE_LABELS };
+    struct share_query query = { .path = path, .question.type = WIRE_FIGURES };
     ck_assert_int_eq(share_listen_for_descriptors(path, &error, &listener), WEIR_OK);
     ck_assert_int_eq(pthread_create(&thread, NULL, answer, &listener), 0);
     share_queries_run(&query, 1, weir__service_now() + SOON);

@@ -29,7 +29,7 @@ START_TEST(other_version_is_refused_with_the_remedy)
     struct wire_message message;
     int fd = stage_connect();
     size_t len = wire_encode(hello(WIRE_ROLE_IMPORTER), bytes);
-    bytes[4] = WIRE_VERSION + 1;
+    bytes[4] = WIRE_SHARE_VERSION + 1;
     say_bytes(fd, bytes, len);
     message = hear_a(WIRE_REFUSED, fd);
     ck_assert_uint_eq(message.request, 0);

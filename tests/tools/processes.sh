@@ -17,7 +17,7 @@ pools:
 streams: { own: { private: true } }
 YAML
 }
-policy_with "keep: 32MiB"
+policy_with "keep: 32MiB, max_size: 768MiB"
 cd "$tap_dir" || exit 1
 
 check "worker_begins" begin one 3
@@ -25,7 +25,7 @@ one=$begun
 check "worker_takes_memory" tell one 3 malloc 256
 check "process_is_shown" asks 0 ps "$one"
 check "process_has_its_user_and_program" row "$one" "$(id -un)" worker
-check "pool_has_its_figures" row "$one" 0 "$pool" "256 MiB" "256 MiB" "0 B" "0 B"
+check "pool_has_its_figures_cap_and_policy" row "$one" 0 "$pool" "256 MiB" "256 MiB" "0 B" "0 B" "768 MiB" "$WEIR_POLICY"
 check "device_has_its_line" row "$one" 0 "GPU-[0-9a-f]+" "768 MiB" 0 0 0 "0 B" 0 "0 B"
 check "worker_frees_it" tell one 3 free
 check "process_in_json_is_printed" asks 0 ps --json "$one"
@@ -42,8 +42,6 @@ check "process_is_named_by_its_socket" asks 0 ps "$sockets/$one.1"
 check "process_is_named_with_the_number_of_its_weir" asks 0 ps "$one.1"
 check "list_as_json_exits_2" exits 2 ps --list=pids --json
 check "list_as_json_says_what_to_give" says "$out" "--list and --json"
-check "watch_as_json_exits_2" exits 2 ps --watch --json
-check "watch_as_json_says_what_to_give" says "$out" "--watch and --json"
 for wrong in 0 -1 x inf 86401; do
     check "watch_of_'$wrong'_exits_2" exits 2 ps --watch=$wrong
 done
@@ -57,6 +55,12 @@ blocks() {
     [ "$(grep -c '^ *PID *USER' "$out")" = 3 ] && [ "$(grep -B 1 '^ *PID *USER' "$out" | grep -c '^$')" = 2 ] && ! grep "$(printf '\033')" "$out"
 }
 check "watch_in_a_pipe_has_an_empty_line_between_blocks" blocks
+lines_of_json() {
+    "$weir" ps --timeout=60 --watch=0.01 --json "$one" 2>"$err" | head -n 3 >"$out"
+    is_empty "$err" && [ "$(wc -l <"$out")" = 3 ] && [ "$(grep -c '^{"processes": \[{"pid": '"$one"', .*], "status": 0}$' "$out")" = 3 ]
+}
+check "watch_in_json_is_a_line_for_each_look" lines_of_json
+check "watch_of_an_unknown_process_exits_1" asks 1 ps --watch=0.01 $$
 if have_python; then
     # signalled SIGNAL WAY: the command ends with 0 after its second look, in a pipe or on a terminal.
     signalled() {
@@ -157,6 +161,22 @@ check_figures() {
     fi
 }
 check_figures "what_was_set_is_in_force" "64 << 20, 16 << 20"
+check "policy_of_the_process_is_shown" asks 0 show --pid "$one"
+check "policy_of_the_process_is_named" says "$out" "Policy: $WEIR_POLICY (in force in process $one, worker)"
+check "what_was_set_is_shown_with_its_origin" row "pools.$pool.keep" 16MiB live "weir set"
+check "what_was_not_set_is_shown_with_its_line" row "pools.$pool.small_below" 0 "$WEIR_POLICY:4"
+here_and_there() {
+    exits 0 show "$WEIR_POLICY" && sed -n 's/ *KEY/KEY/; /^KEY/,$p' "$out" | grep -v -e keep -e release_threshold >here &&
+        exits 0 show --timeout=60 --pid "$one" && sed -n 's/ *KEY/KEY/; /^KEY/,$p' "$out" | grep -v -e keep -e release_threshold | tr -s ' ' >there &&
+        tr -s ' ' <here | diff - there
+}
+check "everything_else_is_as_the_file_has_it" here_and_there
+check "policy_of_the_process_in_json_is_printed" asks 0 show --json --pid="$one"
+check_json "policy_in_json_has_what_was_set" "[(v['value'], v['live'], v['file']) for v in d['values'] if v['key'] == 'pools.$pool.keep'] == \
+[('16MiB', True, 'weir set')] and d['policy'] == '$WEIR_POLICY' and 'process $one' in d['chosen']"
+check "policy_of_an_unknown_process_exits_1" asks 1 show --pid $$
+check "policy_of_no_process_exits_2" asks 2 show --pid x
+check "policy_of_a_file_and_a_process_exits_2" asks 2 show --pid "$one" "$WEIR_POLICY"
 check "set_again_exits_0" asks 0 set "$one" "pools.$pool.keep=8MiB"
 check_figures "what_was_set_before_stays" "64 << 20, 8 << 20"
 check "set_of_one_bad_key_exits_1" asks 1 set "$one" "pools.$pool.keep=4MiB" "pools.$pool.small_below=1MiB"
@@ -173,15 +193,17 @@ check "set_of_nothing_is_told_what_to_write" says "$err" "an empty text is no as
 check "set_of_too_much_exits_2" asks 2 set "$one" "$(printf 'x%.0s' $(seq 300))=1"
 check "set_of_too_much_is_told_the_limit" says "$err" "longer than 255 characters"
 check "set_in_an_unknown_process_exits_1" asks 1 set $$ keeper=true
-policy_with "keep: 48MiB, release_threshold: 128MiB"
+policy_with "keep: 48MiB, release_threshold: 128MiB, max_size: 768MiB"
 check "reload_exits_0" asks 0 reload "$one"
 check "reload_says_what_it_did" says "$out" "process $one (worker): has read its policy again"
 check_figures "reloaded_policy_is_in_force" "128 << 20, 48 << 20"
+check "reloaded_policy_is_shown" asks 0 show --pid "$one"
+check "reloaded_value_has_its_line" row "pools.$pool.keep" 48MiB live "$WEIR_POLICY:4"
 policy_with "keep: much"
 check "reload_of_a_bad_policy_exits_1" asks 1 reload "$one"
 check "reload_of_a_bad_policy_says_what_is_wrong" says "$err" "$WEIR_POLICY:4:" "pools.$pool.keep"
 check_figures "refused_reload_changes_nothing" "128 << 20, 48 << 20"
-policy_with "keep: 48MiB"
+policy_with "keep: 48MiB, max_size: 768MiB"
 
 # Several weirs in one process.
 check "second_weir_opens" tell one 3 open
@@ -194,6 +216,8 @@ check "first_of_two_weirs_is_shown_alone" asks 0 ps --list=pids "$one.1"
 check "first_of_two_weirs_has_its_number" says "$out" "$one.1"
 check "first_of_two_weirs_is_found_by_its_socket" asks 0 ps --list=pids "$sockets/$one.1"
 check "first_of_two_weirs_has_its_number_by_its_socket_too" says "$out" "$one.1"
+check "policy_of_a_process_with_two_weirs_exits_2" asks 2 show --pid "$one"
+check "policy_of_one_of_two_weirs_is_shown" asks 0 show --pid "$one.2"
 check "set_of_one_of_two_weirs_exits_0" asks 0 set "$one.2" keeper=true
 check "reload_of_one_of_two_weirs_exits_0" asks 0 reload "$sockets/$one.2"
 check "trim_of_a_process_is_one_of_all_its_weirs" asks 0 trim --pid="$one"
@@ -213,6 +237,7 @@ check "process_beside_a_stopped_one_is_shown" row "$one" worker
 check "stopped_process_in_json_exits_2" exits 2 ps --json --timeout=15 "$one" "$two"
 check_json "json_has_the_reason" "{p['pid']: (p['status'], 'reason' in p, 'pools' in p) for p in d['processes']} == \
 {$one: ('WEIR_OK', False, True), $two: ('WEIR_TIMEOUT', True, False)} and d['status'] == 2"
+check "policy_of_a_stopped_process_exits_2" exits 2 show --timeout=0.2 --pid "$two"
 check "stopped_process_cannot_be_set" exits 2 set --timeout=0.2 "$two" keeper=true
 check "stopped_process_cannot_be_trimmed" exits 2 trim --timeout=0.2 --pid="$two"
 check "others_are_set_without_waiting_for_it" exits 0 set --timeout=600 "$one" keeper=true

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """screen.py - a command on a terminal of its own: what it draws as lines of text, keys and signals for it, and another size.
 
-The terminal understands what ncurses sends to TERM=xterm. Nothing here waits for a time: until() reads until something is so, and gives up
+The terminal understands what `weir ps --watch` sends, and nothing else. Nothing here waits for a time: until() reads until something is so, and gives up
 after two minutes.
 """
 import codecs
@@ -17,8 +17,8 @@ import time
 DEADLINE = 120  # seconds, far more than anything takes
 
 # One control sequence, or one that is not complete yet.
-SEQUENCE = re.compile(r"\x1b(?:\[([?>!]?)([0-9;]*)([@-~])|[()*+](.)|\]([^\x07\x1b]*)(?:\x07|\x1b\\)|([=>78cDEHMNOZ]))")
-PARTIAL = re.compile(r"\x1b(?:\[[?>!]?[0-9;]*|[()*+]?|\][^\x07\x1b]*\x1b?)?$")
+SEQUENCE = re.compile(r"\x1b\[(\??)([0-9;]*)([@-~])")
+PARTIAL = re.compile(r"\x1b(?:\[\??[0-9;]*)?$")
 
 
 class Screen:
@@ -27,12 +27,9 @@ class Screen:
     def __init__(self, columns, rows):
         self.columns, self.rows = columns, rows
         self.row = self.column = 0
-        self.is_other = False  # the screen of full-screen programs
-        self.has_cursor = True
+        self.wraps = True  # a line that is too long goes on in the next row
         self.colours = set()
-        self.last = " "
         self.rest = ""
-        self.unknown = set()
         self.clear()
 
     def clear(self):
@@ -52,11 +49,18 @@ class Screen:
             self.cells[at // self.columns][at % self.columns] = " "
 
     def write(self, character):
-        self.last = character
-        if self.column >= self.columns:
-            self.column, self.row = 0, min(self.row + 1, self.rows - 1)
+        if self.column >= self.columns and self.wraps:
+            self.column = 0
+            self.feed_line()
+        self.column = min(self.column, self.columns - 1)
         self.cells[self.row][self.column] = character
         self.column += 1
+
+    def feed_line(self):
+        """The next row; below the last one everything moves up."""
+        if self.row == self.rows - 1:
+            self.cells = self.cells[1:] + [[" "] * self.columns]
+        self.row = min(self.row + 1, self.rows - 1)
 
     def feed(self, text):
         text, at = self.rest + text, 0
@@ -71,68 +75,28 @@ class Screen:
                         return
                     raise AssertionError("not understood: %r" % text[at:at + 20])
                 at = found.end()
-                if found.group(3):
-                    self.control(found.group(1), found.group(2), found.group(3))
+                self.control(found.group(1), found.group(2), found.group(3))
                 continue
             at += 1
             if character == "\r":
                 self.column = 0
             elif character == "\n":
-                self.row = min(self.row + 1, self.rows - 1)
-            elif character == "\b":
-                self.column = max(min(self.column, self.columns - 1) - 1, 0)
-            elif character == "\t":
-                self.column = min((self.column // 8 + 1) * 8, self.columns - 1)
+                self.feed_line()
             elif character >= " ":
                 self.write(character)
 
     def control(self, mark, parameters, final):
-        numbers = [int(number or 0) for number in parameters.split(";")]
-        count = max(numbers[0], 1)
         here = self.row * self.columns + min(self.column, self.columns - 1)
-        line = self.row * self.columns
-        if mark == "?" and final in "hl":
-            for number in numbers:
-                if number == 1049:
-                    self.is_other = final == "h"
-                elif number == 25:
-                    self.has_cursor = final == "h"
-        elif mark or final in "rtlh":
-            pass
-        elif final in "Hf":
-            self.row = min(count, self.rows) - 1
-            self.column = min(max(numbers[1] if len(numbers) > 1 else 1, 1), self.columns) - 1
-        elif final == "d":
-            self.row = min(count, self.rows) - 1
-        elif final == "G":
-            self.column = min(count, self.columns) - 1
-        elif final == "A":
-            self.row = max(self.row - count, 0)
-        elif final == "B":
-            self.row = min(self.row + count, self.rows - 1)
-        elif final == "C":
-            self.column = min(self.column + count, self.columns - 1)
-        elif final == "D":
-            self.column = max(self.column - count, 0)
-        elif final == "J":
-            self.erase(*[(here, self.rows * self.columns), (0, here + 1), (0, self.rows * self.columns)][numbers[0]])
-        elif final == "K":
-            self.erase(*[(here, line + self.columns), (line, here + 1), (line, line + self.columns)][numbers[0]])
-        elif final == "X":
-            self.erase(here, min(here + count, line + self.columns))
-        elif final == "P":
-            row = self.cells[self.row]
-            self.cells[self.row] = (row[:self.column] + row[self.column + count:] + [" "] * count)[:self.columns]
-        elif final == "@":
-            row = self.cells[self.row]
-            self.cells[self.row] = (row[:self.column] + [" "] * count + row[self.column:])[:self.columns]
-        elif final == "b":
-            for _ in range(count):
-                self.write(self.last)
-        elif final == "m":
-            self.colours.update(number for number in numbers if 30 <= number <= 37)
+        if mark + parameters == "?7" and final in "hl":
+            self.wraps = final == "h"
+        elif mark + parameters + final == "H":
+            self.row = self.column = 0
+        elif mark + parameters + final == "J":
+            self.erase(here, self.rows * self.columns)
+        elif not mark and final == "m":
+            self.colours.update(int(number or 0) for number in parameters.split(";"))
         else:
-            raise AssertionError("not understood: %s%s" % (parameters, final))
+            raise AssertionError("not understood: %s%s%s" % (mark, parameters, final))
 
 
 class Terminal:
@@ -214,8 +178,11 @@ class Terminal:
         return os.waitstatus_to_exitcode(self.status)
 
     def is_restored(self):
-        """Whether the terminal is as it was: its settings, the cursor, and the screen that it showed before."""
-        return termios.tcgetattr(self.slave) == self.before and self.screen.has_cursor and not self.screen.is_other
+        """Whether the terminal is as it was, with its settings, and wraps lines, once all has come that the command wrote before it ended."""
+        end = time.monotonic() + DEADLINE
+        while not (termios.tcgetattr(self.slave) == self.before and self.screen.wraps) and time.monotonic() < end:
+            self.read(0.1)
+        return termios.tcgetattr(self.slave) == self.before and self.screen.wraps
 
     def close(self):
         if not self.has_ended():

@@ -95,24 +95,10 @@ TESTS += tests/unit/bias
 tests_unit_bias_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_bias_LDADD = tests/support/libsuite.la share/libshare.la
 
-## `weir top` without a terminal.
-check_LTLIBRARIES += tests/unit/libtopdata.la
-tests_unit_libtopdata_la_SOURCES = %reldir%/top_data.c %reldir%/top_data.h
-
-check_PROGRAMS += tests/unit/top_model
-TESTS += tests/unit/top_model
-tests_unit_top_model_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_unit_top_model_LDADD = tests/unit/libtopdata.la tests/support/libsuite.la tools/libtools.la
-
 check_PROGRAMS += tests/unit/texts
 TESTS += tests/unit/texts
 tests_unit_texts_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_texts_LDADD = tests/support/libsuite.la tools/libtools.la
-
-check_PROGRAMS += tests/unit/top_view
-TESTS += tests/unit/top_view
-tests_unit_top_view_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_unit_top_view_LDADD = tests/unit/libtopdata.la tests/support/libsuite.la tools/libtools.la
 
 ## An arena beside a model of it, for its tests and its fuzzer.
 check_LTLIBRARIES += tests/unit/libarenamodel.la

@@ -22,7 +22,7 @@ void change_complain_of_several(const char *subcommand, const char *operand, con
         /* In different PID namespaces even these may be the same. */
         char *more = format_text("%s\n  %d.%u%s, or %s: %s", names, process->pid, process->number, process->is_elsewhere ? "*" : "",
                                  process->socket,
-                                 process->status == WEIR_OK ? process->policy : "it does not answer");
+                                 process->status == WEIR_OK ? figure_text(process->figures, "policy") : "it does not answer");
         free(names);
         names = more;
     }
@@ -46,9 +46,9 @@ int change_process(const char *subcommand, const struct command_call *call, cons
     }
     const struct process *one = processes.count == 1 ? &processes.items[0] : NULL;
     if (is_json && one)
-        processes_json(&processes, NULL, status);
+        processes_json(&processes, NULL, status, false);
     else if (one && status == EXIT_GOOD)
-        printf("process %s (%s): %s\n", process_name(one, &(struct text){{0}}), one->program[0] ? one->program : "-", done);
+        printf("process %s (%s): %s\n", process_name(one, &(struct text){{0}}), one->program, done);
     processes_free(&processes);
     return status;
 }

@@ -18,7 +18,6 @@
 #include "share/wire/query.h"
 
 #define TIMEOUT_DEFAULT_MS 1000
-#define TRUST_MAX 4096 /* devices or pools: more than this no process has */
 
 /* Sockets ------------------------------------------------------------------------------------------------------------------------------ */
 
@@ -102,18 +101,12 @@ void processes_list(struct processes *processes)
 
 static void forget_answers(struct process *process)
 {
-    free(process->tags);
-    free(process->audits);
-    process->tags = NULL;
-    process->audits = NULL;
-    process->tag_count = process->tag_room = process->audit_count = process->audit_room = 0;
-    free(process->devices);
-    free(process->pools);
-    free(process->quotas);
-    process->devices = NULL;
-    process->pools = NULL;
-    process->quotas = NULL;
-    process->quota_count = process->device_count = process->pool_count = process->devices_told = process->pools_told = 0;
+    figures_free(process->figures);
+    free(process->text);
+    process->figures = NULL;
+    process->text = NULL;
+    process->text_len = process->text_room = 0;
+    snprintf(process->program, sizeof process->program, "-");
 }
 
 void processes_free(struct processes *processes)
@@ -126,44 +119,20 @@ void processes_free(struct processes *processes)
 
 /* Questions ---------------------------------------------------------------------------------------------------------------------------- */
 
-static bool take_process(struct process *process, const struct wire_message *answer)
-{
-    if (process->devices || answer->u.process.devices > TRUST_MAX || answer->u.process.pools > TRUST_MAX)
-        return false;
-    process->devices_told = answer->u.process.devices;
-    process->pools_told = answer->u.process.pools;
-    process->pid = answer->u.process.pid;
-    process->age_ms = answer->u.process.age_ms;
-    memcpy(process->program, answer->u.process.program, sizeof process->program);
-    memcpy(process->version, answer->u.process.version, sizeof process->version);
-    memcpy(process->policy, answer->u.process.policy, sizeof process->policy);
-    process->devices = must(calloc(process->devices_told + 1, sizeof process->devices[0]));
-    process->pools = must(calloc(process->pools_told + 1, sizeof process->pools[0]));
-    process->quotas = must(calloc(process->devices_told + 1, sizeof process->quotas[0]));
-    return true;
-}
-
-/* One message of the answer to STATS. */
-static bool take_figures(struct share_query *query, const struct wire_message *answer)
+/* One message of the answer to FIGURES. */
+static bool take_piece(struct share_query *query, const struct wire_message *answer)
 {
     struct process *process = query->data;
-    switch (answer->type) {
-    case WIRE_PROCESS:
-        return take_process(process, answer);
-    case WIRE_DEVICE:
-        if (process->device_count == process->devices_told)
-            return false;
-        process->devices[process->device_count++] = answer->u.device;
-        return true;
-    case WIRE_POOL:
-        if (process->pool_count == process->pools_told)
-            return false;
-        process->pools[process->pool_count++] = answer->u.pool;
-        return true;
-    default:
-        return answer->type == WIRE_READY && process->devices && process->device_count == process->devices_told &&
-               process->pool_count == process->pools_told;
-    }
+    if (answer->type != WIRE_TEXT)
+        return answer->type == WIRE_READY;
+    size_t at = process->text_len, len = strlen(answer->u.piece.text);
+    process->text_len += len;
+    if (process->text_len > FIGURES_SIZE_MAX)
+        return false;
+    while (process->text_room < process->text_len)
+        process->text = must_grow(process->text, process->text_room, &process->text_room, 1);
+    memcpy(process->text + at, answer->u.piece.text, len);
+    return true;
 }
 
 /* The answer to TRIM, or to what has no figures. */
@@ -189,9 +158,32 @@ static void end_query(const struct share_query *query)
         process->pid = query->pid;
 }
 
-void processes_question(struct processes *processes, const struct wire_message *question, unsigned timeout_ms,
-                        bool (*take)(struct share_query *query, const struct wire_message *answer),
-                        void (*end)(const struct share_query *query))
+/* Its figures are what has come. */
+static void end_figures(const struct share_query *query)
+{
+    struct process *process = query->data;
+    char why[FIGURES_WHY];
+    bool is_too_long = process->text_len > FIGURES_SIZE_MAX;
+    end_query(query);
+    snprintf(why, sizeof why, "they are longer than %s", SIZE_TEXT(FIGURES_SIZE_MAX));
+    if (process->status == WEIR_OK)
+        process->figures = figures_read(process->text, process->text_len, why);
+    if (is_too_long || (process->status == WEIR_OK && !process->figures)) {
+        process->status = WEIR_PROTOCOL;
+        snprintf(process->reason, sizeof process->reason, "%.*s: its figures cannot be read: %s", (int)(sizeof process->reason / 2),
+                 process->socket, why);
+    }
+    free(process->text);
+    process->text = NULL;
+    process->text_len = process->text_room = 0;
+    const char *program = figure_text(process->figures, "program");
+    if (program && *program)
+        utf8_shown(process->program, program);
+}
+
+/* Asks those that answered the latest question, all at once. `take` gets each answer, `end` how each query ended; data: the process. */
+static void ask_all(struct processes *processes, const struct wire_message *question, unsigned timeout_ms,
+                    bool (*take)(struct share_query *query, const struct wire_message *answer), void (*end)(const struct share_query *query))
 {
     struct share_query *queries = must(calloc(processes->count + 1, sizeof *queries));
     size_t count = 0;
@@ -243,16 +235,12 @@ static void find_siblings(struct processes *processes)
 
 void processes_ask(struct processes *processes, unsigned timeout_ms)
 {
-    static const struct wire_message question = {.type = WIRE_STATS};
+    static const struct wire_message question = {.type = WIRE_FIGURES};
     for (size_t i = 0; i < processes->count; i++) {
         forget_answers(&processes->items[i]);
         processes->items[i].status = WEIR_OK;
     }
-    processes_question(processes, &question, timeout_ms, take_figures, end_query);
-    /* Half an answer is none. */
-    for (size_t i = 0; i < processes->count; i++)
-        if (processes->items[i].status != WEIR_OK)
-            forget_answers(&processes->items[i]);
+    ask_all(processes, &question, timeout_ms, take_piece, end_figures);
     drop(processes, is_gone, NULL);
     find_siblings(processes);
 }
@@ -261,7 +249,7 @@ void processes_send(struct processes *processes, const struct wire_message *ques
 {
     for (size_t i = 0; i < processes->count; i++)
         processes->items[i].gave_bytes = processes->items[i].gave_us = 0;
-    processes_question(processes, question, timeout_ms, take_outcome, end_query);
+    ask_all(processes, question, timeout_ms, take_outcome, end_query);
 }
 
 /* Which ones --------------------------------------------------------------------------------------------------------------------------- */
@@ -447,22 +435,6 @@ const char *process_age(uint64_t age_ms, struct text *text)
     return text->chars;
 }
 
-uint64_t process_rescues(const process_device *device)
-{
-    uint64_t sum = 0;
-    for (unsigned rung = 0; rung < WIRE_RUNGS; rung++)
-        sum += device->rescues[rung];
-    return sum;
-}
-
-const process_device *process_device_of(const struct process *process, const process_pool *pool)
-{
-    for (size_t i = 0; i < process->device_count; i++)
-        if (process->devices[i].index == pool->device)
-            return &process->devices[i];
-    return NULL;
-}
-
 void process_json(struct json *json, const struct process *process)
 {
     json_object(json, NULL);
@@ -470,15 +442,18 @@ void process_json(struct json *json, const struct process *process)
     json_uint(json, "number", process->number);
     json_bool(json, "is_elsewhere", process->is_elsewhere);
     json_string(json, "socket", process->socket);
-    json_string(json, "program", process->program[0] ? process->program : NULL);
+    json_string(json, "program", figure_text(process->figures, "program"));
     json_string(json, "status", weir_status_name(process->status));
     if (process->status != WEIR_OK)
         json_string(json, "reason", process->reason);
 }
 
-void processes_json(const struct processes *processes, void (*more)(struct json *json, const struct process *process), int status)
+void processes_json(const struct processes *processes, void (*more)(struct json *json, const struct process *process), int status,
+                    bool in_line)
 {
     struct json json = JSON_INIT(stdout);
+    if (in_line)
+        json_in_line(&json);
     json_object(&json, NULL);
     json_array(&json, "processes");
     for (size_t i = 0; i < processes->count; i++) {

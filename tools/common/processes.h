@@ -14,23 +14,13 @@
 #include <stdint.h>
 
 #include "lib/weir.h"
-#include "share/control/labels.h"
 #include "share/wire/socket.h"
 #include "share/wire/wire.h"
 #include "tools/common/command.h"
+#include "tools/common/figures.h"
 #include "tools/common/format.h"
 #include "tools/common/json.h"
-
-struct share_query;
-
-/* A device and a pool as the process tells of them: as in the messages DEVICE and POOL. */
-typedef __typeof__(((struct wire_message *)0)->u.device) process_device;
-typedef __typeof__(((struct wire_message *)0)->u.pool) process_pool;
-/* A tag, and what came of an automatic threshold: as in the messages TAG and AUDIT. */
-typedef __typeof__(((struct wire_message *)0)->u.tag) process_tag;
-typedef __typeof__(((struct wire_message *)0)->u.audit) process_audit;
-/* How much of a device it may have: as in the message QUOTA. */
-typedef __typeof__(((struct wire_message *)0)->u.quota) process_quota;
+#include "tools/common/utf8.h"
 
 /* One weir of a live process. */
 struct process {
@@ -45,23 +35,10 @@ struct process {
     weir_status status;
     char reason[WIRE_TEXT_SIZE];
 
-    /* processes_ask()'s, with WEIR_OK. */
-    uint64_t age_ms;              /* since weir_open() */
-    char program[WIRE_NAME_SIZE]; /* may be empty */
-    char version[WIRE_NAME_SIZE]; /* of its library */
-    char policy[WIRE_TEXT_SIZE];  /* where that comes from: a path, "policy_text", or "built-in" */
-    size_t devices_told, pools_told; /* as many as it has; half an answer is none */
-    size_t device_count, pool_count;
-    process_device *devices; /* those with pools */
-    process_pool *pools;     /* of all devices; pool.device is a devices[].index */
-    size_t quota_count;
-    process_quota *quotas;      /* processes_ask_quotas()'s; room for one of each of `devices` */
-    struct share_labels labels; /* processes_ask_labels()'s: printable, "" where it has none */
-    unsigned labels_told;
-    size_t tag_count, tag_room;
-    process_tag *tags; /* processes_ask_details()'s; each name once */
-    size_t audit_count, audit_room;
-    process_audit *audits; /* the same; private pools of one name and device once */
+    figures *figures;        /* processes_ask()'s; NULL: there is no answer */
+    char program[SHOWN_LEN]; /* with them, as a terminal may get it; "-": it is not known */
+    char *text;              /* the pieces of the answer, while they come */
+    size_t text_len, text_room;
 
     uint64_t gave_bytes, gave_us; /* processes_send()'s, where the answer was GAVE */
 };
@@ -75,17 +52,6 @@ struct processes {
 void processes_list(struct processes *processes);
 /* Asks all of them for their figures. Those that are gone meanwhile leave the list: they are no live processes any more. */
 void processes_ask(struct processes *processes, unsigned timeout_ms);
-/* Asks those of them that answered for the figures of their tags and automatic thresholds (details.c). A process that does not tell, as
-   those of older releases of Weir, has none. */
-void processes_ask_details(struct processes *processes, unsigned timeout_ms);
-/* Asks those of them that answered for their quotas, which those of older releases do not tell. */
-void processes_ask_quotas(struct processes *processes, unsigned timeout_ms);
-/* Asks those of them that answered for rank, job and pod, which those of older releases do not tell. */
-void processes_ask_labels(struct processes *processes, unsigned timeout_ms);
-/* Asks those that answered the latest question, all at once. `take` gets each answer, `end` how each query ended; data: the process. */
-void processes_question(struct processes *processes, const struct wire_message *question, unsigned timeout_ms,
-                        bool (*take)(struct share_query *query, const struct wire_message *answer),
-                        void (*end)(const struct share_query *query));
 /* Asks those of them that answered the latest question something that is answered by READY or GAVE. The others stay as they are. */
 void processes_send(struct processes *processes, const struct wire_message *question, unsigned timeout_ms);
 void processes_free(struct processes *processes);
@@ -116,16 +82,12 @@ const char *process_name(const struct process *process, struct text *text);
 const char *process_user(uint32_t uid, struct text *text);
 /* "12 s", "3 min", "5 h", "2 d". */
 const char *process_age(uint64_t age_ms, struct text *text);
-/* Of the device that the pool is of; NULL if the process did not tell of it. */
-const process_device *process_device_of(const struct process *process, const process_pool *pool);
-/* Of the device; NULL if the process did not tell of it. */
-const process_quota *process_quota_of(const struct process *process, const process_device *device);
-/* The requests that any rung rescued. */
-uint64_t process_rescues(const process_device *device);
 /* Begins an object with what tells the process apart, its program (null: not known), and how the question ended; the caller ends it. */
 void process_json(struct json *json, const struct process *process);
-/* Prints a JSON document: such an object for each process, with what `more` adds (NULL: nothing), and then the exit status. */
-void processes_json(const struct processes *processes, void (*more)(struct json *json, const struct process *process), int status);
+/* Prints a JSON document: such an object for each process, with what `more` adds (NULL: nothing), and then the exit status. in_line: it is
+   one line. */
+void processes_json(const struct processes *processes, void (*more)(struct json *json, const struct process *process), int status,
+                    bool in_line);
 
 /* The option --timeout of the subcommands that ask processes, and what it means; 1 s if it is not given. */
 #define PROCESSES_TIMEOUT_OPTION {"timeout", 0, OPTION_SECONDS, "SECONDS", "how long to wait for the processes (default: 1)", 0.01, 3600}

@@ -25,11 +25,12 @@ bool terminal_set_colour(const char *when)
     return false;
 }
 
-/* Whether the stream is a terminal that understands more than plain text. */
+/* Whether the stream is a terminal that understands more than plain text. What is written to memory goes to stdout in the end. */
 static bool is_capable(FILE *out)
 {
     const char *term = variable("TERM");
-    return isatty(fileno(out)) && term && strcmp(term, "dumb") != 0;
+    int fd = fileno(out);
+    return isatty(fd < 0 ? STDOUT_FILENO : fd) && term && strcmp(term, "dumb") != 0;
 }
 
 bool terminal_is_coloured(FILE *out)

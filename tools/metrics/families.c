@@ -3,19 +3,18 @@
 
 #include <string.h>
 
-#include "tools/common/processes.h"
 #include "tools/observe.h"
 
-#define PROCESS(member) OF_PROCESS, offsetof(struct process, member)
-#define GPU(member) OF_GPU, offsetof(process_device, member) /* of the machine: several processes tell the same */
-#define DEVICE(member) OF_DEVICE, offsetof(process_device, member)
-#define RUNG(member) OF_RUNG, offsetof(process_device, member) /* an array, of each device */
-#define QUOTA(member) OF_QUOTA, offsetof(process_quota, member)
-#define POOL(member) OF_POOL, offsetof(process_pool, member)
-#define AUDIT(member) OF_AUDIT, offsetof(process_audit, member)
-#define TAG(member) OF_TAG, offsetof(process_tag, member)
-#define EXPORT(member) OF_EXPORT, offsetof(observed_counts, member)
-#define RING(member) OF_RING, offsetof(observed_ring, member)
+#define PROCESS(member) OF_PROCESS, #member, 0
+#define GPU(member) OF_GPU, #member, 0 /* of the machine: several processes tell the same */
+#define DEVICE(member) OF_DEVICE, #member, 0
+#define RUNG(member) OF_RUNG, #member, 0 /* an object, of each device */
+#define QUOTA(member) OF_QUOTA, #member, 0
+#define POOL(member) OF_POOL, #member, 0
+#define AUDIT(member) OF_AUDIT, #member, 0
+#define TAG(member) OF_TAG, #member, 0
+#define EXPORT(member) OF_EXPORT, NULL, offsetof(observed_counts, member)
+#define RING(member) OF_RING, NULL, offsetof(observed_ring, member)
 /* What both have; `since`: when that was opened. */
 #define FLOW(prefix, OF, since)                                                                                                            \
     {prefix "_frames_pushed_total", "counter", "Frames that were pushed" since, OF(pushed), VALUE_PLAIN},                                  \
@@ -40,7 +39,7 @@ const struct family metrics_families[] = {
     {"weir_device_got_bytes_total", "counter", "Bytes that neighbours gave when asked.", DEVICE(bytes_got), VALUE_PLAIN},
     {"weir_device_asks_received_total", "counter", "Times that a neighbour asked it for memory.", DEVICE(asks_received), VALUE_PLAIN},
     {"weir_device_given_bytes_total", "counter", "Bytes that the process gave to neighbours.", DEVICE(bytes_given), VALUE_PLAIN},
-    {"weir_device_quota_bytes", "gauge", "Bytes of the GPU that the process may have; from: the variable that says so.", QUOTA(bytes),
+    {"weir_device_quota_bytes", "gauge", "Bytes of the GPU that the process may have; from: the variable that says so.", QUOTA(quota),
      VALUE_PLAIN},
     {"weir_device_rescues_total", "counter", "Requests that this rung of the recovery ladder rescued.", RUNG(rescues), VALUE_PLAIN},
     {"weir_pool_live_bytes", "gauge", "Bytes that the program has." SUMMED, POOL(live), VALUE_PLAIN},
@@ -87,10 +86,10 @@ const struct family metrics_families[] = {
 
 const size_t metrics_family_count = sizeof metrics_families / sizeof metrics_families[0];
 
-uint64_t metrics_value(const void *object, const struct family *family, size_t index)
+uint64_t metrics_value(const void *object, const struct family *family)
 {
     uint64_t value;
-    memcpy(&value, (const char *)object + family->offset + index * sizeof value, sizeof value);
+    memcpy(&value, (const char *)object + family->offset, sizeof value);
     return value;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* families.h - what `weir metrics` prints: the one table of its families, and the values of their series. Pure. */
+/* families.h - what `weir metrics` prints: the one table of its families, which says where their values are. Pure. */
 #ifndef WEIR_FAMILIES_H
 #define WEIR_FAMILIES_H
 
@@ -19,15 +19,16 @@ enum of { OF_PROCESS, OF_GPU, OF_DEVICE, OF_RUNG, OF_QUOTA, OF_POOL, OF_AUDIT, O
 struct family {
     const char *name, *type, *help;
     enum of of;
-    size_t offset; /* in that */
+    const char *member; /* of that in a process's document (figures.h); NULL: of an export */
+    size_t offset;      /* of an export: where it is in what observe.h has of that */
     enum value_kind kind;
 };
 
 extern const struct family metrics_families[];
 extern const size_t metrics_family_count;
 
-/* index: in an array, or 0. */
-uint64_t metrics_value(const void *object, const struct family *family, size_t index);
+/* Of an export or a ring. */
+uint64_t metrics_value(const void *object, const struct family *family);
 /* What two values come to together, where one may stand for infinity. */
 uint64_t metrics_sum(uint64_t a, uint64_t b, enum value_kind kind);
 

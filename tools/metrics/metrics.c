@@ -2,6 +2,7 @@
 /* metrics.c - `weir metrics`: the figures of all live processes, and of exports, in the text format of Prometheus. */
 #include "config.h"
 
+#include "lib/about.h"
 #include "tools/common/command.h"
 #include "tools/common/new_file.h"
 #include "tools/common/processes.h"
@@ -25,10 +26,25 @@ static const struct command_option options[] = {
 
 /* Lines -------------------------------------------------------------------------------------------------------------------------------- */
 
+/* Objects of a process that are one series: private pools of one name, or tags whose names look the same. */
+struct series {
+    const figures *object, *device; /* device: of a pool; NULL: the process does not tell of it */
+    const char *name;
+    bool is_first; /* of its series */
+    size_t next;   /* of the same series; 0: there is none */
+};
+
+/* The series of one process. */
+struct collection {
+    size_t pool_count, tag_count;
+    struct series *pools, *tags;
+};
+
 /* One text of metrics that is being written. */
 struct writer {
     FILE *out;
     const struct processes *processes;
+    const struct collection *collections; /* of each process */
     const struct observed_sockets *exports;
     const struct family *family; /* whose HELP and TYPE are written */
     bool has_labels;             /* of the series that is being written */
@@ -89,14 +105,14 @@ static void label_process(struct writer *writer, const struct process *process)
 static void label_program(struct writer *writer, const struct process *process)
 {
     label_process(writer, process);
-    label(writer, "program", process->program);
+    label(writer, "program", figure_text(process->figures, "program"));
 }
 
-static void label_device(struct writer *writer, const struct process *process, unsigned index, const process_device *device)
+static void label_device(struct writer *writer, const struct process *process, uint64_t index, const figures *device)
 {
     label_program(writer, process);
-    label_number(writer, "device", index);
-    label(writer, "uuid", device ? device->uuid : "");
+    label_number(writer, "device", (unsigned)index);
+    label(writer, "uuid", device ? figure_text(device, "uuid") : "");
 }
 
 /* At a socket there is one export at a time. */
@@ -132,9 +148,9 @@ static int exit_of(const struct writer *writer)
 static void write_collect(struct writer *writer, uint64_t now)
 {
     static const struct family success = {"weir_last_collect_success", "gauge", "Whether every process and export answered (1) or not (0).",
-                                          OF_PROCESS, 0, VALUE_PLAIN};
+                                          OF_PROCESS, NULL, 0, VALUE_PLAIN};
     static const struct family timestamp = {"weir_last_collect_timestamp_seconds", "gauge", "When these figures were collected.",
-                                            OF_PROCESS, 0, VALUE_PLAIN};
+                                            OF_PROCESS, NULL, 0, VALUE_PLAIN};
     begin(writer, &success);
     end(writer, exit_of(writer) == EXIT_GOOD, VALUE_PLAIN);
     begin(writer, &timestamp);
@@ -143,8 +159,8 @@ static void write_collect(struct writer *writer, uint64_t now)
 
 static void write_processes(struct writer *writer)
 {
-    static const struct family up = {"weir_process_up", "gauge", "Whether it answered (1) or not (0).", OF_PROCESS, 0, VALUE_PLAIN};
-    static const struct family info = {"weir_process_info", "gauge", "Always 1: what the process is.", OF_PROCESS, 0, VALUE_PLAIN};
+    static const struct family up = {"weir_process_up", "gauge", "Whether it answered (1) or not (0).", OF_PROCESS, NULL, 0, VALUE_PLAIN};
+    static const struct family info = {"weir_process_info", "gauge", "Always 1: what the process is.", OF_PROCESS, NULL, 0, VALUE_PLAIN};
     const struct processes *processes = writer->processes;
     for (size_t i = 0; i < processes->count; i++) {
         begin(writer, &up);
@@ -157,111 +173,104 @@ static void write_processes(struct writer *writer)
         begin(writer, &info);
         label_program(writer, &processes->items[i]);
         label_number(writer, "uid", processes->items[i].uid);
-        label(writer, "version", processes->items[i].version);
-        for (unsigned l = 0; l < SHARE_LABELS; l++)
-            if (*processes->items[i].labels.values[l])
-                label(writer, share_label_name(l), processes->items[i].labels.values[l]);
+        label(writer, "version", figure_text(processes->items[i].figures, "version"));
+        for (unsigned l = 0; l < WEIR__LABELS; l++) {
+            const char *value = figure_text(figures_of(processes->items[i].figures, "labels"), weir__label_name(l));
+            if (value)
+                label(writer, weir__label_name(l), value);
+        }
         end(writer, 1, VALUE_PLAIN);
     }
 }
 
 /* Whether the GPU is told of already: it is once, by the first process that has it. */
-static bool is_told(const struct writer *writer, const struct process *process, const process_device *device)
+static bool is_told(const struct writer *writer, const figures *device)
 {
-    for (const struct process *other = writer->processes->items; other <= process; other++)
-        for (size_t i = 0; i < other->device_count && &other->devices[i] != device; i++)
-            if (strcmp(other->devices[i].uuid, device->uuid) == 0)
-                return true;
+    for (size_t p = 0; p < writer->processes->count; p++) {
+        const figures *document = writer->processes->items[p].figures;
+        for (size_t i = 0; i < figures_count(document, "devices"); i++) {
+            const figures *other = figures_at(document, "devices", i);
+            if (strcmp(figure_text(other, "uuid"), figure_text(device, "uuid")) == 0)
+                return other != device;
+        }
+    }
     return false;
 }
 
-static void write_device(struct writer *writer, const struct family *family, const struct process *process, const process_device *device)
+static void write_rungs(struct writer *writer, const struct family *family, const struct process *process, const figures *device)
 {
-    for (unsigned rung = 0; rung < (family->of == OF_RUNG ? WIRE_RUNGS : 1); rung++) {
+    for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++) {
         begin(writer, family);
-        if (family->of == OF_GPU)
-            label(writer, "uuid", device->uuid);
-        else
-            label_device(writer, process, device->index, device);
-        if (family->of == OF_RUNG)
-            label(writer, "rung", weir_rung_name((weir_rung)rung));
-        end(writer, metrics_value(device, family, rung), family->kind);
+        label_device(writer, process, figure(device, "index"), device);
+        label(writer, "rung", weir_rung_name((weir_rung)rung));
+        end(writer, figure(figures_of(device, family->member), weir_rung_name((weir_rung)rung)), family->kind);
     }
 }
 
-static void write_quota(struct writer *writer, const struct family *family, const struct process *process, const process_device *device)
+static void write_device(struct writer *writer, const struct family *family, const struct process *process, const figures *device)
 {
-    const process_quota *quota = process_quota_of(process, device);
-    if (!quota)
+    begin(writer, family);
+    if (family->of == OF_GPU)
+        label(writer, "uuid", figure_text(device, "uuid"));
+    else
+        label_device(writer, process, figure(device, "index"), device);
+    if (family->of == OF_QUOTA)
+        label(writer, "from", figure_text(device, "quota_from") ? figure_text(device, "quota_from") : "");
+    end(writer, figure(device, family->member), family->kind);
+}
+
+static void write_series(struct writer *writer, const struct family *family, const struct process *process, const struct series *all,
+                         size_t index)
+{
+    uint64_t value = figure(all[index].object, family->member);
+    bool has_audit = figures_has_audit(all[index].object);
+    for (size_t i = all[index].next; i; i = all[i].next) {
+        value = metrics_sum(value, figure(all[i].object, family->member), family->kind);
+        has_audit = has_audit || figures_has_audit(all[i].object);
+    }
+    if (family->of == OF_AUDIT && !has_audit)
         return;
     begin(writer, family);
-    label_device(writer, process, device->index, device);
-    label(writer, "from", quota->from);
-    end(writer, metrics_value(quota, family, 0), family->kind);
-}
-
-static bool is_same_series(const process_pool *a, const process_pool *b)
-{
-    return a->device == b->device && ((a->flags ^ b->flags) & WIRE_POOL_PRIVATE) == 0 && strcmp(a->name, b->name) == 0;
-}
-
-/* The series that begins with this pool, if no earlier one has it. */
-static void write_pool(struct writer *writer, const struct family *family, const struct process *process, size_t index)
-{
-    const process_pool *pool = &process->pools[index];
-    for (size_t i = 0; i < index; i++)
-        if (is_same_series(&process->pools[i], pool))
-            return;
-    uint64_t value = metrics_value(pool, family, 0);
-    for (size_t i = index + 1; i < process->pool_count; i++)
-        if (is_same_series(&process->pools[i], pool))
-            value = metrics_sum(value, metrics_value(&process->pools[i], family, 0), family->kind);
-    begin(writer, family);
-    label_device(writer, process, pool->device, process_device_of(process, pool));
-    label(writer, "pool", pool->name);
-    label(writer, "private", pool->flags & WIRE_POOL_PRIVATE ? "true" : "false");
+    if (family->of == OF_TAG) {
+        label_program(writer, process);
+        label(writer, "tag", all[index].name);
+    } else {
+        label_device(writer, process, figure(all[index].object, "device"), all[index].device);
+        label(writer, "pool", all[index].name);
+        label(writer, "private", figure_is(all[index].object, "is_private") ? "true" : "false");
+    }
     end(writer, value, family->kind);
-}
-
-static void write_audit(struct writer *writer, const struct family *family, const struct process *process, const process_audit *audit)
-{
-    const process_pool pool = {.device = audit->device};
-    begin(writer, family);
-    label_device(writer, process, audit->device, process_device_of(process, &pool));
-    label(writer, "pool", audit->name);
-    label(writer, "private", audit->flags & WIRE_POOL_PRIVATE ? "true" : "false");
-    end(writer, metrics_value(audit, family, 0), family->kind);
 }
 
 /* The series that the process tells of. */
 static void write_family(struct writer *writer, const struct family *family, const struct process *process)
 {
+    const struct collection *collection = &writer->collections[process - writer->processes->items];
+    bool is_of_device = family->of == OF_GPU || family->of == OF_DEVICE || family->of == OF_RUNG || family->of == OF_QUOTA;
+    bool is_of_pool = family->of == OF_POOL || family->of == OF_AUDIT;
     if (family->of == OF_PROCESS && process->status == WEIR_OK) {
         begin(writer, family);
         label_program(writer, process);
-        end(writer, metrics_value(process, family, 0), family->kind);
+        end(writer, figure(process->figures, family->member), family->kind);
     }
-    bool is_of_device = family->of == OF_GPU || family->of == OF_DEVICE || family->of == OF_RUNG;
-    for (size_t i = 0; is_of_device && i < process->device_count; i++)
-        if (family->of != OF_GPU || !is_told(writer, process, &process->devices[i]))
-            write_device(writer, family, process, &process->devices[i]);
-    for (size_t i = 0; family->of == OF_QUOTA && i < process->device_count; i++)
-        write_quota(writer, family, process, &process->devices[i]);
-    for (size_t i = 0; family->of == OF_POOL && i < process->pool_count; i++)
-        write_pool(writer, family, process, i);
-    for (size_t i = 0; family->of == OF_AUDIT && i < process->audit_count; i++)
-        write_audit(writer, family, process, &process->audits[i]);
-    for (size_t i = 0; family->of == OF_TAG && i < process->tag_count; i++) {
-        begin(writer, family);
-        label_program(writer, process);
-        label(writer, "tag", process->tags[i].name);
-        end(writer, metrics_value(&process->tags[i], family, 0), family->kind);
+    for (size_t i = 0; is_of_device && i < figures_count(process->figures, "devices"); i++) {
+        const figures *device = figures_at(process->figures, "devices", i);
+        if (family->of == OF_RUNG)
+            write_rungs(writer, family, process, device);
+        else if (family->of != OF_GPU || !is_told(writer, device))
+            write_device(writer, family, process, device);
     }
+    for (size_t i = 0; is_of_pool && i < collection->pool_count; i++)
+        if (collection->pools[i].is_first)
+            write_series(writer, family, process, collection->pools, i);
+    for (size_t i = 0; family->of == OF_TAG && i < collection->tag_count; i++)
+        if (collection->tags[i].is_first)
+            write_series(writer, family, process, collection->tags, i);
 }
 
 static void write_exports(struct writer *writer)
 {
-    static const struct family up = {"weir_export_up", "gauge", "Whether the export answered (1) or not (0).", OF_EXPORT, 0, VALUE_PLAIN};
+    static const struct family up = {"weir_export_up", "gauge", "Whether the export answered (1) or not (0).", OF_EXPORT, NULL, 0, VALUE_PLAIN};
     for (size_t i = 0; i < writer->exports->count; i++) {
         const struct observed_socket *socket = &writer->exports->items[i];
         if (socket->status != WEIR_OK && !is_mute(socket))
@@ -280,13 +289,13 @@ static void write_export(struct writer *writer, const struct family *family, con
     if (family->of == OF_EXPORT) {
         begin(writer, family);
         label_export(writer, socket);
-        end(writer, metrics_value(&socket->seen.counts, family, 0), family->kind);
+        end(writer, metrics_value(&socket->seen.counts, family), family->kind);
     }
     for (size_t i = 0; family->of == OF_RING && i < socket->seen.ring_count; i++) {
         begin(writer, family);
         label_export(writer, socket);
         label(writer, "ring", socket->seen.rings[i].name);
-        end(writer, metrics_value(&socket->seen.rings[i], family, 0), family->kind);
+        end(writer, metrics_value(&socket->seen.rings[i], family), family->kind);
     }
 }
 
@@ -302,6 +311,55 @@ static void write_all(struct writer *writer, FILE *out)
         for (size_t i = 0; i < writer->exports->count; i++)
             write_export(writer, &metrics_families[f], &writer->exports->items[i]);
     }
+}
+
+/* Collecting --------------------------------------------------------------------------------------------------------------------------- */
+
+static bool are_one(const struct series *a, const struct series *b)
+{
+    return strcmp(a->name, b->name) == 0 && figure(a->object, "device") == figure(b->object, "device") &&
+           figure_is(a->object, "is_private") == figure_is(b->object, "is_private");
+}
+
+/* Of an array of the document. What is one series is chained in the order of the document. */
+static struct series *collect(const figures *document, const char *array, size_t *count)
+{
+    *count = figures_count(document, array);
+    struct series *all = must(calloc(*count + 1, sizeof *all));
+    size_t *last = must(calloc(*count + 1, sizeof *last)); /* of the series that begins there */
+    for (size_t i = 0; i < *count; i++) {
+        const figures *object = figures_at(document, array, i);
+        size_t first = 0;
+        all[i] = (struct series){.object = object, .name = figure_text(object, "name")};
+        all[i].device = figures_device(document, figure(object, "device"));
+        while (first < i && !(all[first].is_first && are_one(&all[first], &all[i])))
+            first++;
+        all[i].is_first = first == i;
+        if (first < i)
+            all[last[first]].next = i;
+        last[first] = i;
+    }
+    free(last);
+    return all;
+}
+
+static struct collection *collect_all(const struct processes *processes)
+{
+    struct collection *collections = must(calloc(processes->count + 1, sizeof *collections));
+    for (size_t i = 0; i < processes->count; i++) {
+        collections[i].pools = collect(processes->items[i].figures, "pools", &collections[i].pool_count);
+        collections[i].tags = collect(processes->items[i].figures, "tags", &collections[i].tag_count);
+    }
+    return collections;
+}
+
+static void free_all(struct collection *collections, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(collections[i].pools);
+        free(collections[i].tags);
+    }
+    free(collections);
 }
 
 /* The command -------------------------------------------------------------------------------------------------------------------------- */
@@ -331,9 +389,8 @@ static int run(const struct command_call *call)
     struct observed_sockets exports;
     struct writer writer = {.processes = &processes, .exports = &exports};
     int status = processes_find("metrics", 0, NULL, timeout_ms, &processes);
-    processes_ask_labels(&processes, timeout_ms);
-    processes_ask_quotas(&processes, timeout_ms);
-    processes_ask_details(&processes, timeout_ms);
+    struct collection *collections = collect_all(&processes);
+    writer.collections = collections;
     if (observe_sockets("metrics", 0, NULL, &exports))
         observe_ask(&exports, &count, timeout_ms);
     if (call->options[OPT_OUTPUT].given)
@@ -344,6 +401,7 @@ static int run(const struct command_call *call)
     processes_complain("metrics", &processes);
     complain_of(&exports);
     observe_sockets_free(&exports);
+    free_all(collections, processes.count);
     processes_free(&processes);
     return status;
 }

@@ -63,7 +63,7 @@ static void fail_as_unknown(struct session *session)
 {
     char text[WIRE_TEXT_SIZE];
     snprintf(text, sizeof text, "it takes no question to record: it has ended, or its Weir, %.*s, cannot; use 'weir record -- COMMAND'",
-             WIRE_NAME_SIZE - 1, session->process->version);
+             WIRE_NAME_SIZE - 1, figure_text(session->process->figures, "version"));
     fail(session, WEIR_GONE, text);
 }
 
@@ -150,7 +150,7 @@ static int report(const struct session *session, const struct wire_message *answ
     if (recorded->error)
         complain("record: %s ends early: %s", session->path, strerror((int)recorded->error));
     printf("process %s (%s): %s, %s event%s, %s lost, in %s\n", process_name(session->process, &(struct text){{0}}),
-           session->process->program[0] ? session->process->program : "-", SIZE_TEXT(recorded->bytes), COUNT_TEXT(recorded->events),
+           session->process->program, SIZE_TEXT(recorded->bytes), COUNT_TEXT(recorded->events),
            weir__plural(recorded->events), COUNT_TEXT(recorded->lost), session->path);
     return recorded->error ? EXIT_FAILED : EXIT_GOOD;
 }

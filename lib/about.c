@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "lib/about.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/json.h"
+#include "lib/base/service.h"
+#include "policy/environment.h"
+
+/* Labels ------------------------------------------------------------------------------------------------------------------------------- */
+
+#define VARIABLES_MAX 3
+
+/* The first variable that is set counts. */
+static const struct {
+    const char *name;
+    const char *variables[VARIABLES_MAX];
+} labels_known[WEIR__LABELS] = {
+    { "rank", { "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK" } },
+    { "local_rank", { "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK" } },
+    { "job", { "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID" } },
+    { "pod", { "POD_NAME" } },
+};
+#define JOB_NONE "none" /* torchrun's, for a job without a name */
+enum { POD = 3 };
+
+static const char *value_of(const char *variable)
+{
+    const char *value = policy_environment(variable);
+    return value && *value && strcmp(value, JOB_NONE) != 0 ? value : NULL;
+}
+
+/* The end of the text, as it tells more than its beginning, with a question mark for what is not printable. */
+static void copy_label(char to[WEIR__LABEL_SIZE], const char *text)
+{
+    size_t len = strlen(text), kept = len < WEIR__LABEL_SIZE ? len : WEIR__LABEL_SIZE - 1;
+    text += len - kept;
+    for (size_t i = 0; i < kept; i++)
+        to[i] = text[i] > 0x20 && text[i] < 0x7f ? text[i] : '?';
+}
+
+/* *labels is zeros. */
+static void read_labels(struct weir__labels *labels)
+{
+    for (unsigned label = 0; label < WEIR__LABELS; label++) {
+        const char *value = NULL;
+        for (size_t i = 0; i < VARIABLES_MAX && !value && labels_known[label].variables[i]; i++)
+            value = value_of(labels_known[label].variables[i]);
+        /* A pod's host name is its own name; what the host name of another machine is tells nothing of a pod. */
+        if (!value && label == POD && value_of("KUBERNETES_SERVICE_HOST"))
+            value = value_of("HOSTNAME");
+        if (value)
+            copy_label(labels->values[label], value);
+    }
+}
+
+const char *weir__label_name(unsigned label)
+{
+    return labels_known[label].name;
+}
+
+/* The policy in force ------------------------------------------------------------------------------------------------------------------ */
+
+/* The values of a policy on their way into a text. */
+struct writer {
+    weir *w;
+    const struct policy *policy;
+    FILE *out;
+    const char *between;
+};
+
+static void write_string(FILE *out, const char *text)
+{
+    char escaped[WEIR__JSON_CHARACTER];
+    fputc('"', out);
+    for (size_t len; (len = weir__json_character(&text, escaped)) > 0;)
+        fwrite(escaped, 1, len, out);
+    fputc('"', out);
+}
+
+static void write_value(const struct policy_value *given, void *data)
+{
+    struct writer *writer = data;
+    FILE *out = writer->out;
+    int device;
+    struct policy_value value = *given;
+    const struct policy_pool *pool = weir__quota_pool(writer->policy, given, &device);
+    if (pool && (size_t)device < writer->w->device_count)
+        value = weir__quota_value(&writer->w->devices[device].quota, pool, given);
+    fprintf(out, "%s{\"key\": ", writer->between);
+    write_string(out, value.path);
+    fputs(", \"value\": ", out);
+    write_string(out, value.text);
+    fprintf(out, ", \"live\": %s, \"file\": ", value.live ? "true" : "false");
+    if (value.file)
+        write_string(out, value.file);
+    else
+        fputs("null", out);
+    if (value.file && value.line)
+        fprintf(out, ", \"line\": %u, \"column\": %u", value.line, value.column);
+    fputs("}", out);
+    writer->between = ", ";
+}
+
+struct weir__in_force *weir__in_force_new(weir *w, const struct policy *policy)
+{
+    char *text = NULL;
+    size_t len = 0;
+    struct weir__in_force *shown = NULL;
+    FILE *out = open_memstream(&text, &len);
+    if (!out)
+        return NULL;
+    fputs("\"policy\": ", out);
+    write_string(out, policy->file);
+    fputs(", \"values\": [", out);
+    policy_each_value(policy, write_value, &(struct writer){ w, policy, out, "" });
+    fputs("]", out);
+    bool is_whole = !ferror(out);
+    is_whole = fclose(out) == 0 && is_whole;
+    if (is_whole)
+        shown = malloc(sizeof *shown + len + 1);
+    if (shown) {
+        atomic_init(&shown->users, 1);
+        memcpy(shown->json, text, len + 1);
+    }
+    free(text);
+    return shown;
+}
+
+void weir__in_force_set(weir *w, struct weir__in_force *policy)
+{
+    pthread_mutex_lock(&w->about->lock);
+    struct weir__in_force *former = w->about->policy;
+    w->about->policy = policy;
+    pthread_mutex_unlock(&w->about->lock);
+    weir__in_force_drop(former);
+}
+
+struct weir__in_force *weir__in_force_get(weir *w)
+{
+    pthread_mutex_lock(&w->about->lock);
+    struct weir__in_force *policy = w->about->policy;
+    atomic_fetch_add(&policy->users, 1);
+    pthread_mutex_unlock(&w->about->lock);
+    return policy;
+}
+
+void weir__in_force_drop(struct weir__in_force *policy)
+{
+    if (policy && atomic_fetch_sub(&policy->users, 1) == 1)
+        free(policy);
+}
+
+/* Opening and closing ------------------------------------------------------------------------------------------------------------------ */
+
+bool weir__about_open(weir *w)
+{
+    struct weir__about *about = calloc(1, sizeof *about);
+    if (!about)
+        return false;
+    w->about = about;
+    pthread_mutex_init(&about->lock, NULL);
+    snprintf(about->program, sizeof about->program, "%s", program_invocation_short_name);
+    read_labels(&about->labels);
+    about->opened_at = weir__service_now();
+    about->policy = weir__in_force_new(w, w->policy);
+    return about->policy;
+}
+
+void weir__about_close(weir *w)
+{
+    if (!w->about)
+        return;
+    weir__in_force_drop(w->about->policy);
+    pthread_mutex_destroy(&w->about->lock);
+    free(w->about);
+    w->about = NULL;
+}
