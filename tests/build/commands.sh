@@ -46,7 +46,7 @@ the program is a model of the authors'         | weir record -o generation.weir 
 the program is a model of the authors'         | WEIR_POLICY=small.yaml weir record -o after.weir -- weir run -- python generate.py
 needs that program's second trace              | weir trace generation.weir after.weir
 needs a GPU; bench/results has one's output    | weir tune --verify -o policy.yaml generation.weir
-needs a terminal; tests/tools/top.sh has one   | weir top
+ends when it is told to; tests/tools/top.sh has it | weir top
 a line of a crontab, written by root           | * * * * * root weir metrics --output=/var/lib/prometheus/node-exporter/weir.prom
 a line of a configuration file of root's       | d /run/weir/share 0711 exporter root -
 needs a user's session                         | mkdir -m 0700 /run/user/1000/gpu
