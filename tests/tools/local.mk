@@ -6,6 +6,7 @@ dist_check_SCRIPTS += \
 	%reldir%/completion.sh \
 	%reldir%/doctor.sh \
 	%reldir%/export.sh \
+	%reldir%/figures.sh \
 	%reldir%/labels.sh \
 	%reldir%/leases.sh \
 	%reldir%/metrics.sh \
@@ -26,7 +27,7 @@ dist_check_SCRIPTS += \
 	%reldir%/usage.sh \
 	%reldir%/why.sh
 EXTRA_DIST += %reldir%/weir.sh
-EXTRA_DIST += %reldir%/screen.py %reldir%/top_test.py %reldir%/trace_test.py %reldir%/weirtrace.py
+EXTRA_DIST += %reldir%/figures_test.py %reldir%/screen.py %reldir%/top_test.py %reldir%/trace_test.py %reldir%/weirtrace.py
 EXTRA_DIST += %reldir%/export_support.py %reldir%/export_test.py %reldir%/export_perfetto_test.py %reldir%/export_rmm_test.py
 EXTRA_DIST += %reldir%/export_viz_test.py %reldir%/perfetto.proto %reldir%/replay_traces_test.py %reldir%/trace_file.py
 TESTS += \
@@ -36,6 +37,7 @@ TESTS += \
 	%reldir%/completion.sh \
 	%reldir%/doctor.sh \
 	%reldir%/export.sh \
+	%reldir%/figures.sh \
 	%reldir%/labels.sh \
 	%reldir%/output.sh \
 	%reldir%/replay.sh \

@@ -69,6 +69,12 @@ static const struct array {
     { "values", 65536, "key", NULL },
 };
 
+static bool is_number(const figures *object, const char *member)
+{
+    json_object *value = member_of(object, member, json_type_int);
+    return value && json_object_get_int64(value) >= 0 && json_object_get_int64(value) <= INT_MAX;
+}
+
 static bool is_text(const figures *object, const char *member)
 {
     const char *text = figure_text(object, member);
@@ -93,10 +99,10 @@ static bool has_shape(const figures *document, const struct array *array, char w
         return false;
     for (size_t i = 0; i < count; i++) {
         const figures *object = figures_at(document, array->name, i);
-        snprintf(why, FIGURES_WHY, "item %zu of '%s' is no object with '%s'%s%s", i, array->name, array->text, array->number ? " and " : "",
+        snprintf(why, FIGURES_WHY, "item %zu of '%s' is no object with '%s'%s%s", i, array->name, array->text, array->number ? " and the number " : "",
                  array->number ? array->number : "");
         if (!json_object_is_type(object, json_type_object) || !is_text(object, array->text) ||
-            (array->number && !(member_of(object, array->number, json_type_int) && figure(object, array->number) <= INT_MAX)))
+            (array->number && !is_number(object, array->number)))
             return false;
     }
     return true;
