@@ -50,6 +50,9 @@ struct weir__trace {
     const struct weir__ring *newest; /* of the rings that have one */
     uint8_t *block; /* with room for the largest one */
     uint64_t earliest; /* time of an event; UINT64_MAX: there was none */
+    struct weir__recorded_stream *streams; /* that were open when it began */
+    size_t stream_count;
+    uint64_t begun, begun_order; /* that moment */
     struct weir__trace_result result;
     bool was_said; /* its error */
     pthread_mutex_t lock;
@@ -241,27 +244,24 @@ static struct live take_live(struct weir__trace *trace)
     return live;
 }
 
-/* What streams are open, with their names: now, or where the past is written, when they were opened, if what the rings still have is not all
-   later. */
-static void add_streams(struct weir__trace *trace, struct tap *tap, const struct live *live)
+/* The streams that were open when the trace began: as of then, or where the past is written, as of when they were opened, if what the rings
+   still have is not all later. */
+static void add_streams(struct weir__trace *trace, struct tap *tap)
 {
     bool is_past = trace->span == WEIR__TRACE_UNTIL_NOW;
-    size_t room = weir__recorder_streams(&trace->w->recorder, NULL, 0) + 16;
-    struct weir__recorded_stream *streams = malloc(room * sizeof *streams);
-    size_t count = streams ? weir__recorder_streams(&trace->w->recorder, streams, room) : 0;
-    for (size_t i = 0; i < count && i < room; i++) {
+    for (size_t i = 0; i < trace->stream_count; i++) {
+        const struct weir__recorded_stream *stream = &trace->streams[i];
         const struct weir__event event = {
-            .time = is_past ? weir__smaller(weir__larger(streams[i].time, trace->earliest), live->time) : live->time,
-            .stream = (uintptr_t)streams[i].handle,
-            .order = is_past ? weir__larger(streams[i].order, 1) : live->order,
-            .what = weir__event_what(WEIR__KIND_STREAM_OPEN, 0, streams[i].pool, 0),
+            .time = is_past ? weir__smaller(weir__larger(stream->time, trace->earliest), trace->begun) : trace->begun,
+            .stream = (uintptr_t)stream->handle,
+            .order = is_past ? weir__larger(stream->order, 1) : trace->begun_order,
+            .what = weir__event_what(WEIR__KIND_STREAM_OPEN, 0, stream->pool, 0),
         };
         struct weir__event events[WEIR__NAME_EVENTS];
-        size_t parts = weir__event_name(events, &event, streams[i].name);
+        size_t parts = weir__event_name(events, &event, stream->name);
         for (size_t j = 0; j < parts; j++)
             add_event(trace, tap, &events[j]);
     }
-    free(streams);
 }
 
 static void write_live(struct weir__trace *trace, struct live *live)
@@ -269,7 +269,7 @@ static void write_live(struct weir__trace *trace, struct live *live)
     struct tap tap = {.next = NULL};
     bool is_ready = weir__trace_source_init(&tap.source);
     if (is_ready)
-        add_streams(trace, &tap, live);
+        add_streams(trace, &tap);
     for (size_t i = 0; is_ready && i < live->count && i < live->room; i++) {
         const struct weir__block *block = &live->blocks[i];
         const struct weir__event event = {
@@ -405,6 +405,7 @@ static void destroy(struct weir__trace *trace)
     close_file(trace);
     free(trace->head.bytes);
     free(trace->block);
+    free(trace->streams);
     weir__trace_encoder_destroy(&trace->encoder);
     pthread_mutex_destroy(&trace->sampling);
     pthread_cond_destroy(&trace->told);
@@ -421,6 +422,21 @@ static int start_thread(struct weir__trace *trace)
     int failed = pthread_create(&trace->thread, NULL, run, trace);
     pthread_sigmask(SIG_SETMASK, &former, NULL);
     return failed;
+}
+
+/* Not by the thread: one that is open now may be closed when it begins. false: no host memory. */
+static bool take_streams(struct weir__trace *trace)
+{
+    struct weir__recorder *recorder = &trace->w->recorder;
+    trace->begun_order = atomic_load(&recorder->order);
+    trace->begun = recorder->gpu->now();
+    if (trace->span == WEIR__TRACE_FROM_OPEN)
+        return true;
+    size_t room = weir__recorder_streams(recorder, NULL, 0) + 16;
+    trace->streams = malloc(room * sizeof *trace->streams);
+    if (trace->streams)
+        trace->stream_count = weir__smaller(weir__recorder_streams(recorder, trace->streams, room), room);
+    return trace->streams;
 }
 
 weir_status weir__trace_start(weir *w, int fd, enum weir__trace_span span, const char *reason, weir_error *error,
@@ -450,7 +466,7 @@ weir_status weir__trace_start(weir *w, int fd, enum weir__trace_span span, const
     pthread_mutex_init(&made->sampling, NULL);
     made->block = malloc(weir__trace_block_bound(WEIR__TRACE_HEAD_MAX));
     bool is_ready = weir__trace_encoder_init(&made->encoder, &w->recorder, write_definitions, made) && made->block &&
-                    weir__trace_head_make(w, reason, &made->head) && find_rings(made);
+                    weir__trace_head_make(w, reason, &made->head) && find_rings(made) && take_streams(made);
     for (struct tap *tap = made->taps; tap && span == WEIR__TRACE_FROM_NOW; tap = tap->next)
         tap->position = atomic_load(&tap->ring->head);
     if (!is_ready || start_thread(made) != 0) {
