@@ -155,8 +155,10 @@ static bool set_fault(struct sim_settings *settings, char *value)
 }
 
 /* What a call costs where nothing else is said: what it did on a GPU, of pages of 32 MiB, and nothing where that was not looked at. A query
-   costs something always, so that a program that polls gets to the end of its polling. */
+   costs something always, so that a program that polls gets to the end of its polling; and so does the question that every request asks,
+   whether a stream captures, so that the clock does not stand still while caches serve. */
 static const struct gpu_cost standard_costs[SIM_OP_COUNT] = {
+    [SIM_OP_stream_capture_status] = { .call = 16 },
     [SIM_OP_event_query] = { .call = 1000 },       [SIM_OP_page_create] = { .call = 6500 },       [SIM_OP_page_map] = { .call = 600 },
     [SIM_OP_page_set_access] = { .call = 21000 },  [SIM_OP_page_unmap] = { .call = 13000 },       [SIM_OP_page_release] = { .call = 15000 },
 };

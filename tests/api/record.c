@@ -310,6 +310,37 @@ START_TEST(trace_has_what_the_figures_had_at_each_mark)
 }
 END_TEST
 
+struct moments {
+    uint64_t marks[4];
+    unsigned count;
+};
+
+static bool look_at_marks(void *context, const struct trace_event *event)
+{
+    struct moments *moments = context;
+    if (event->kind == TRACE_MARK)
+        moments->marks[moments->count++] = event->time;
+    return true;
+}
+
+START_TEST(marks_between_requests_that_a_cache_serves_have_times_of_their_own)
+{
+    struct moments moments = { .count = 0 };
+    traced_open("level: pool", "");
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, MIB));
+    for (unsigned i = 0; i < 4; i++) {
+        ck_assert_int_eq(weir_mark(scene.w, "step"), WEIR_OK);
+        for (unsigned j = 0; j < 8; j++)
+            scene_free(s, scene_malloc(s, MIB));
+    }
+    ck_assert_uint_eq(traced_play(look_at_marks, &moments), 0);
+    ck_assert_uint_eq(moments.count, 4);
+    for (unsigned i = 1; i < 4; i++)
+        ck_assert_uint_gt(moments.marks[i], moments.marks[i - 1]);
+}
+END_TEST
+
 struct names {
     unsigned count;
     char texts[8][128];
@@ -674,6 +705,7 @@ int main(void)
               out_of_memory_names_the_largest_holders, recording_that_begins_later_knows_the_names_of_open_streams,
               trace_of_an_out_of_memory_knows_streams_that_the_rings_have_forgotten, out_of_memory_leaves_a_trace_with_who_holds_memory,
               threads_share_definitions_whosever_block_comes_first, names_of_marks_and_streams_are_whole_up_to_their_bound,
+              marks_between_requests_that_a_cache_serves_have_times_of_their_own,
               file_that_is_there_stays_as_it_is, trace_says_what_pools_of_cuda_reserve,
               growth_of_a_pool_of_cuda_is_in_the_trace_once_with_its_time,
               level_changes_with_the_policy);
