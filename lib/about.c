@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/json.h"
 #include "lib/base/service.h"
 #include "policy/environment.h"
 
@@ -65,72 +64,6 @@ const char *weir__label_name(unsigned label)
 }
 
 /* The policy in force ------------------------------------------------------------------------------------------------------------------ */
-
-/* The values of a policy on their way into a text. */
-struct writer {
-    weir *w;
-    const struct policy *policy;
-    FILE *out;
-    const char *between;
-};
-
-static void write_string(FILE *out, const char *text)
-{
-    char escaped[WEIR__JSON_CHARACTER];
-    fputc('"', out);
-    for (size_t len; (len = weir__json_character(&text, escaped)) > 0;)
-        fwrite(escaped, 1, len, out);
-    fputc('"', out);
-}
-
-static void write_value(const struct policy_value *given, void *data)
-{
-    struct writer *writer = data;
-    FILE *out = writer->out;
-    int device;
-    struct policy_value value = *given;
-    const struct policy_pool *pool = weir__quota_pool(writer->policy, given, &device);
-    if (pool && (size_t)device < writer->w->device_count)
-        value = weir__quota_value(&writer->w->devices[device].quota, pool, given);
-    fprintf(out, "%s{\"key\": ", writer->between);
-    write_string(out, value.path);
-    fputs(", \"value\": ", out);
-    write_string(out, value.text);
-    fprintf(out, ", \"live\": %s, \"file\": ", value.live ? "true" : "false");
-    if (value.file)
-        write_string(out, value.file);
-    else
-        fputs("null", out);
-    if (value.file && value.line)
-        fprintf(out, ", \"line\": %u, \"column\": %u", value.line, value.column);
-    fputs("}", out);
-    writer->between = ", ";
-}
-
-struct weir__in_force *weir__in_force_new(weir *w, const struct policy *policy)
-{
-    char *text = NULL;
-    size_t len = 0;
-    struct weir__in_force *shown = NULL;
-    FILE *out = open_memstream(&text, &len);
-    if (!out)
-        return NULL;
-    fputs("\"policy\": ", out);
-    write_string(out, policy->file);
-    fputs(", \"values\": [", out);
-    policy_each_value(policy, write_value, &(struct writer){ w, policy, out, "" });
-    fputs("]", out);
-    bool is_whole = !ferror(out);
-    is_whole = fclose(out) == 0 && is_whole;
-    if (is_whole)
-        shown = malloc(sizeof *shown + len + 1);
-    if (shown) {
-        atomic_init(&shown->users, 1);
-        memcpy(shown->json, text, len + 1);
-    }
-    free(text);
-    return shown;
-}
 
 void weir__in_force_set(weir *w, struct weir__in_force *policy)
 {

@@ -38,7 +38,7 @@ struct weir__about {
 bool weir__about_open(weir *w);
 void weir__about_close(weir *w);
 
-/* Describes a policy, with the quotas of the weir's devices. NULL: no host memory. */
+/* Describes a policy, with the quotas of the weir's devices (stats_json.c). NULL: no host memory. */
 struct weir__in_force *weir__in_force_new(weir *w, const struct policy *policy);
 /* Puts it in place of the one before, and takes it over. */
 void weir__in_force_set(weir *w, struct weir__in_force *policy);

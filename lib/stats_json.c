@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* stats_json.c - a snapshot as JSON. Each struct has one table of its members; tests/api/stats_json.c looks for members that none has. */
+/* stats_json.c - a snapshot, and the policy in force, as JSON. Each struct has one table of its members; tests/api/stats_json.c looks for members that none has. */
 #include "config.h"
 
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/json.h"
@@ -161,6 +162,63 @@ static void put_object(struct output *out, const void *object, const struct memb
         put_value(out, (const char *)object + member->offset, member->kind);
     }
     put_text(out, "}");
+}
+
+/* The policy in force ------------------------------------------------------------------------------------------------------------------ */
+
+/* Its values on their way. */
+struct values {
+    struct output *out;
+    const weir *w;
+    const struct policy *policy;
+    size_t count;
+};
+
+static void put_policy_value(const struct policy_value *given, void *data)
+{
+    struct values *values = data;
+    struct output *out = values->out;
+    int device;
+    struct policy_value value = *given;
+    const struct policy_pool *pool = weir__quota_pool(values->policy, given, &device);
+    if (pool && (size_t)device < values->w->device_count)
+        value = weir__quota_value(&values->w->devices[device].quota, pool, given);
+    put_text(out, values->count++ ? ", {\"key\": " : "{\"key\": ");
+    put_string(out, value.path);
+    put_text(out, ", \"value\": ");
+    put_string(out, value.text);
+    put_text(out, value.live ? ", \"live\": true, \"file\": " : ", \"live\": false, \"file\": ");
+    put_value(out, &value.file, NAME);
+    if (value.file && value.line) {
+        put_text(out, ", \"line\": ");
+        put_uint(out, value.line);
+        put_text(out, ", \"column\": ");
+        put_uint(out, value.column);
+    }
+    put_text(out, "}");
+}
+
+static void put_policy(struct output *out, const weir *w, const struct policy *policy)
+{
+    put_text(out, "\"policy\": ");
+    put_string(out, policy->file);
+    put_text(out, ", \"values\": [");
+    policy_each_value(policy, put_policy_value, &(struct values){ .out = out, .w = w, .policy = policy });
+    put_text(out, "]");
+}
+
+struct weir__in_force *weir__in_force_new(weir *w, const struct policy *policy)
+{
+    struct output out = { 0 };
+    put_policy(&out, w, policy);
+    struct weir__in_force *shown = malloc(sizeof *shown + out.len + 1);
+    if (!shown)
+        return NULL;
+    out = (struct output){ .at = shown->json, .room = out.len };
+    put_policy(&out, w, policy);
+    shown->json[out.len] = '\0';
+    atomic_init(&shown->users, 1);
+    return shown;
 }
 
 /* The snapshot ------------------------------------------------------------------------------------------------------------------------- */

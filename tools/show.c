@@ -138,41 +138,41 @@ static void add_member(const struct policy_value *value, void *data)
     json_end(json);
 }
 
-static void show_json(struct showing *showing)
+static void show_json(struct showing showing)
 {
     struct json json = JSON_INIT(stdout);
+    showing.json = &json;
+    showing.add = add_member;
     json_object(&json, NULL);
-    json_string(&json, "policy", showing->file);
-    json_string(&json, "chosen", showing->reason);
+    json_string(&json, "policy", showing.file);
+    json_string(&json, "chosen", showing.reason);
     json_array(&json, "values");
-    showing->json = &json;
-    showing->add = add_member;
-    each_value(showing);
+    each_value(&showing);
     json_end(&json);
     json_end(&json);
 }
 
-static void show_text(struct showing *showing)
+static void show_text(struct showing showing)
 {
-    const char *overrides = showing->policy ? variable("WEIR_CONF") : NULL;
-    char *file = must(utf8_plain(is_builtin(showing->file) ? "the built-in default" : showing->file, false));
-    printf("Policy: %s (%s)\n", file, showing->reason);
+    struct table table = TABLE_INIT("llll");
+    showing.table = &table;
+    showing.add = add_row;
+    const char *overrides = showing.policy ? variable("WEIR_CONF") : NULL;
+    char *file = must(utf8_plain(is_builtin(showing.file) ? "the built-in default" : showing.file, false));
+    printf("Policy: %s (%s)\n", file, showing.reason);
     free(file);
     if (overrides)
         printf("Overrides: WEIR_CONF=%s\n", overrides);
     puts("Keys marked 'live' can change when a running program reads its policy again.\n");
-    struct table table = TABLE_INIT("llll");
     table_row(&table, "KEY", "VALUE", "LIVE", "FROM");
-    showing->table = &table;
-    showing->add = add_row;
-    each_value(showing);
+    each_value(&showing);
     table_print(&table, stdout);
 }
 
-static void show(struct showing *showing, bool is_json)
+static void show(struct showing showing, bool is_json)
 {
     (is_json ? show_json : show_text)(showing);
-    free(showing->reason);
+    free(showing.reason);
 }
 
 static int show_process(const char *operand, unsigned timeout_ms, bool is_json)
@@ -189,7 +189,7 @@ static int show_process(const char *operand, unsigned timeout_ms, bool is_json)
     } else if (process) {
         struct showing showing = {.file = figure_text(process->figures, "policy"), .told = process->figures};
         showing.reason = format_text("in force in process %s, %s", process_name(process, &(struct text){{0}}), process->program);
-        show(&showing, is_json);
+        show(showing, is_json);
     }
     processes_free(&processes);
     return status;
@@ -214,7 +214,7 @@ static int show_here(const char *operand, bool is_json)
         status = EXIT_FAILED;
     } else {
         struct showing showing = {.file = policy->file, .reason = format_text("%s", chosen_by(operand, policy)), .policy = policy};
-        show(&showing, is_json);
+        show(showing, is_json);
     }
     policy_free(policy);
     free(text);

@@ -1,9 +1,11 @@
 ## SPDX-License-Identifier: MIT
 
 ## Without libFuzzer: the seeds through the same entry. (The script is not called corpus.sh, as make would build `corpus` from it.)
-check_PROGRAMS += tests/fuzz/arena_corpus tests/fuzz/policy_corpus tests/fuzz/replay_corpus tests/fuzz/trace_corpus tests/fuzz/wire_corpus
+check_PROGRAMS += tests/fuzz/arena_corpus tests/fuzz/figures_corpus tests/fuzz/policy_corpus tests/fuzz/replay_corpus tests/fuzz/trace_corpus tests/fuzz/wire_corpus
 tests_fuzz_arena_corpus_SOURCES = %reldir%/arena_fuzz.c %reldir%/run_files.h
 tests_fuzz_arena_corpus_LDADD = tests/unit/libarenamodel.la
+tests_fuzz_figures_corpus_SOURCES = %reldir%/figures_fuzz.c %reldir%/run_files.h
+tests_fuzz_figures_corpus_LDADD = tools/libtools.la
 tests_fuzz_policy_corpus_SOURCES = %reldir%/policy_fuzz.c %reldir%/run_files.h
 tests_fuzz_policy_corpus_LDADD = policy/libpolicy.la
 tests_fuzz_replay_corpus_SOURCES = %reldir%/replay_fuzz.c %reldir%/run_files.h
@@ -16,8 +18,8 @@ dist_check_SCRIPTS += %reldir%/seeds.sh
 TESTS += %reldir%/seeds.sh
 EXTRA_DIST += %reldir%/corpus %reldir%/policy.dict
 
-## With libFuzzer, which is clang's, whatever the compiler of the rest: `make arena-fuzz`, `make policy-fuzz`, `make trace-fuzz`, `make wire-fuzz`, and
-## `make fuzz FUZZ_SECONDS=60`, which runs all, so long each.
+## With libFuzzer, which is clang's, whatever the compiler of the rest: `make arena-fuzz`, `make figures-fuzz`, `make policy-fuzz`, `make trace-fuzz`,
+## `make wire-fuzz`, and `make fuzz FUZZ_SECONDS=60`, which runs all, so long each.
 FUZZ_CC = clang
 FUZZ_CFLAGS = -g -O1 -std=gnu11 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 FUZZ_SECONDS = 60
@@ -30,6 +32,12 @@ tests/fuzz/policy_fuzz: $(top_srcdir)/tests/fuzz/policy_fuzz.c $(policy_libpolic
 		-o $@ $(top_srcdir)/tests/fuzz/policy_fuzz.c \
 		`for file in $(policy_libpolicy_la_SOURCES); do case $$file in *.c) echo $(top_srcdir)/$$file;; esac; done` $(YAML_LIBS)
 CLEANFILES += tests/fuzz/policy_fuzz
+
+## What reads figures needs json-c alone.
+tests/fuzz/figures_fuzz: $(top_srcdir)/tests/fuzz/figures_fuzz.c $(top_srcdir)/tools/common/figures.c $(top_srcdir)/tools/common/figures.h config.h
+	$(AM_V_GEN)$(MKDIR_P) tests/fuzz && $(FUZZ_CC) $(FUZZ_CFLAGS) -DWEIR_LIBFUZZER -I$(top_srcdir) -I$(top_builddir) $(JSON_CFLAGS) \
+		-o $@ $(top_srcdir)/tests/fuzz/figures_fuzz.c $(top_srcdir)/tools/common/figures.c $(JSON_LIBS)
+CLEANFILES += tests/fuzz/figures_fuzz
 
 ## The codec is pure, and needs no other file.
 tests/fuzz/wire_fuzz: $(top_srcdir)/tests/fuzz/wire_fuzz.c $(top_srcdir)/share/wire/wire.c $(top_srcdir)/share/wire/wire.h config.h
@@ -57,16 +65,21 @@ tests/fuzz/trace_fuzz: $(top_srcdir)/tests/fuzz/trace_fuzz.c $(tools_libtools_la
 CLEANFILES += tests/fuzz/trace_fuzz
 
 arena-fuzz: tests/fuzz/arena_fuzz
+figures-fuzz: tests/fuzz/figures_fuzz
 policy-fuzz: tests/fuzz/policy_fuzz
 trace-fuzz: tests/fuzz/trace_fuzz
 wire-fuzz: tests/fuzz/wire_fuzz
 
 ## New inputs go into the build tree; the seeds stay as they are. What it finds is written to tests/fuzz/ there.
-fuzz: fuzz-arena fuzz-policy fuzz-trace fuzz-wire
+fuzz: fuzz-arena fuzz-figures fuzz-policy fuzz-trace fuzz-wire
 fuzz-arena: tests/fuzz/arena_fuzz
 	$(MKDIR_P) tests/fuzz/found-arena
 	tests/fuzz/arena_fuzz $(FUZZ_FLAGS) -max_len=1024 -len_control=0 -max_total_time=$(FUZZ_SECONDS) tests/fuzz/found-arena \
 		$(top_srcdir)/tests/fuzz/corpus/arena
+fuzz-figures: tests/fuzz/figures_fuzz
+	$(MKDIR_P) tests/fuzz/found-figures
+	tests/fuzz/figures_fuzz $(FUZZ_FLAGS) -max_len=4096 -max_total_time=$(FUZZ_SECONDS) tests/fuzz/found-figures \
+		$(top_srcdir)/tests/fuzz/corpus/figures
 fuzz-policy: tests/fuzz/policy_fuzz
 	$(MKDIR_P) tests/fuzz/found
 	tests/fuzz/policy_fuzz $(FUZZ_FLAGS) -max_len=4096 -max_total_time=$(FUZZ_SECONDS) -dict=$(top_srcdir)/tests/fuzz/policy.dict \

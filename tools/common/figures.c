@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/weir.h"
-
 
 #define DEPTH_MAX 8 /* those of Weir have four levels */
 #define TEXT_MAX 4096 /* of names, and of the path of the policy: the longest that there can be */
@@ -166,12 +164,17 @@ const figures *figures_device(const figures *document, uint64_t index)
     return NULL;
 }
 
+static void add_number(void *data, const char *key, const struct figures_value *value)
+{
+    (void)key;
+    *(uint64_t *)data += value->number;
+}
+
 uint64_t figures_rescues(const figures *device)
 {
     const figures *rescues = figures_of(device, "rescues");
     uint64_t sum = 0;
-    for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
-        sum += figure(rescues, weir_rung_name((weir_rung)rung));
+    figures_each(rescues, add_number, &sum);
     return sum;
 }
 
