@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """figures_test.py BUILD - documents of hostile and strange processes, as `weir ps`, `metrics` and `show --pid` take them. Speaks TAP."""
+import contextlib
 import copy
 import json
 import os
@@ -180,6 +181,8 @@ WRONG = {
     "a device with a large number": (with_first("devices", index=1 << 32), "item 0 of 'devices'"),
     "one device twice": (changed(devices=2 * DOCUMENT["devices"]), "one device is there twice"),
     "many devices": (changed(devices=[{**DOCUMENT["devices"][0], "index": n} for n in range(257)]), "there are 257 devices, more than 256"),
+    "many objects": (b"[" + b"{}," * 20000 + b"{}]", "there are 20002 objects and 20000 values, more than 20000 and 250000"),
+    "many values": (b"[" + b"0," * 250001 + b"0]", "there are 1 objects and 250001 values"),
     "many tags": (changed(tags=4097 * [{"name": "x"}]), "there are 4097 tags, more than 4096"),
     "a tag without a name": (changed(tags=[{}]), "item 0 of 'tags'"),
     "a value without a key": (changed(values=[{"value": "x"}]), "item 0 of 'values'"),
@@ -206,6 +209,17 @@ def what_is_too_long_is_refused():
     with Process(lambda: endless()):
         (told,) = ps_json(status=2)
         assert told["status"] == "WEIR_PROTOCOL" and "longer than 16 MiB" in told["reason"], told
+
+
+@fact
+def one_user_s_processes_do_not_take_all_memory():
+    large = pieces(changed(later=19900 * [{}]))
+    with contextlib.ExitStack() as stack:
+        for _ in range(26):
+            stack.enter_context(Process(large))
+        told = ps_json(status=2)
+        assert [one["status"] for one in told].count("WEIR_OK") == 25, [one["status"] for one in told]
+        assert [one["reason"] for one in told if "reason" in one][0].endswith("tell of more than 500000 objects"), told[-1]
 
 
 STRANGE = "\x1b[2J\x07\x7f\x85\u202e\"\\\n\u00e9"

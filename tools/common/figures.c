@@ -8,6 +8,7 @@
 
 
 #define DEPTH_MAX 8 /* those of Weir have four levels */
+#define VALUES_MAX 250000 /* in all: as many as the arrays below have with all members that there are, and as many more */
 #define TEXT_MAX 4096 /* of names, and of the path of the policy: the longest that there can be */
 
 /* Access ------------------------------------------------------------------------------------------------------------------------------- */
@@ -64,7 +65,7 @@ static const struct array {
     { "devices", 256, "uuid", "index" },
     { "pools", 4096, "name", "device" },
     { "tags", 4096, "name", NULL },
-    { "values", 65536, "key", NULL },
+    { "values", 8192, "key", NULL },
 };
 
 static bool is_number(const figures *object, const char *member)
@@ -128,14 +129,48 @@ static bool is_document(const figures *document, char why[FIGURES_WHY])
     return true;
 }
 
+/* What stands outside texts. */
+struct census {
+    size_t objects, values;
+};
+
+static struct census count(const char *text, size_t len)
+{
+    struct census census = { 0 };
+    bool is_text = false;
+    for (size_t i = 0; i < len; i++) {
+        is_text = is_text != (text[i] == '"');
+        i += is_text && text[i] == '\\';
+        census.objects += !is_text && (text[i] == '{' || text[i] == '[');
+        census.values += !is_text && text[i] == ',';
+    }
+    return census;
+}
+
+size_t figures_objects(const char *text, size_t len)
+{
+    return count(text, len).objects;
+}
+
+/* Before memory is taken for them. */
+static bool is_bounded(const char *text, size_t len, char why[FIGURES_WHY])
+{
+    struct census census = count(text, len);
+    snprintf(why, FIGURES_WHY, "there are %zu objects and %zu values, more than %d and %d", census.objects, census.values,
+             FIGURES_OBJECTS_MAX, VALUES_MAX);
+    return len <= FIGURES_SIZE_MAX && census.objects <= FIGURES_OBJECTS_MAX && census.values <= VALUES_MAX;
+}
+
 figures *figures_read(const char *text, size_t len, char why[FIGURES_WHY])
 {
+    if (!is_bounded(text, len, why))
+        return NULL;
     struct json_tokener *tokener = json_tokener_new_ex(DEPTH_MAX);
     snprintf(why, FIGURES_WHY, "no host memory");
     if (!tokener)
         return NULL;
     json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-    json_object *document = len <= FIGURES_SIZE_MAX ? json_tokener_parse_ex(tokener, text, (int)len) : NULL;
+    json_object *document = json_tokener_parse_ex(tokener, text, (int)len);
     enum json_tokener_error error = json_tokener_get_error(tokener);
     if (error == json_tokener_success && json_tokener_get_parse_end(tokener) != len)
         error = json_tokener_error_parse_unexpected;

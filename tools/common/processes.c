@@ -18,6 +18,7 @@
 #include "share/wire/query.h"
 
 #define TIMEOUT_DEFAULT_MS 1000
+#define OBJECTS_MAX (25 * FIGURES_OBJECTS_MAX) /* of all processes of one user */
 
 /* Sockets ------------------------------------------------------------------------------------------------------------------------------ */
 
@@ -158,17 +159,31 @@ static void end_query(const struct share_query *query)
         process->pid = query->pid;
 }
 
-/* Its figures are what has come. */
-static void end_figures(const struct share_query *query)
+/* Whether the process is one too many of a user whose processes tell so much that it would take this command's memory. */
+static bool is_flood(const struct processes *processes, size_t nth)
 {
-    struct process *process = query->data;
+    size_t sum = 0;
+    for (size_t i = 0; i <= nth; i++)
+        if (processes->items[i].uid == processes->items[nth].uid)
+            sum += processes->items[i].objects;
+    return sum > OBJECTS_MAX;
+}
+
+/* Its figures are what has come. */
+static void read_figures(struct processes *processes, size_t nth)
+{
+    struct process *process = &processes->items[nth];
     char why[FIGURES_WHY];
-    bool is_too_long = process->text_len > FIGURES_SIZE_MAX;
-    end_query(query);
-    snprintf(why, sizeof why, "they are longer than %s", SIZE_TEXT(FIGURES_SIZE_MAX));
-    if (process->status == WEIR_OK)
+    bool is_too_long = process->text_len > FIGURES_SIZE_MAX, has_answered = process->status == WEIR_OK;
+    process->objects = has_answered ? figures_objects(process->text, process->text_len) : 0;
+    if (is_too_long)
+        snprintf(why, sizeof why, "they are longer than %s", SIZE_TEXT(FIGURES_SIZE_MAX));
+    else if (has_answered && is_flood(processes, nth))
+        snprintf(why, sizeof why, "processes of user %u tell of more than %d objects", (unsigned)process->uid, OBJECTS_MAX);
+    else if (has_answered)
         process->figures = figures_read(process->text, process->text_len, why);
-    if (is_too_long || (process->status == WEIR_OK && !process->figures)) {
+    if (is_too_long || (has_answered && !process->figures)) {
+        process->objects = 0;
         process->status = WEIR_PROTOCOL;
         snprintf(process->reason, sizeof process->reason, "%.*s: its figures cannot be read: %s", (int)(sizeof process->reason / 2),
                  process->socket, why);
@@ -181,9 +196,9 @@ static void end_figures(const struct share_query *query)
         utf8_shown(process->program, program);
 }
 
-/* Asks those that answered the latest question, all at once. `take` gets each answer, `end` how each query ended; data: the process. */
+/* Asks those that answered the latest question, all at once. `take` gets each answer; data: the process. */
 static void ask_all(struct processes *processes, const struct wire_message *question, unsigned timeout_ms,
-                    bool (*take)(struct share_query *query, const struct wire_message *answer), void (*end)(const struct share_query *query))
+                    bool (*take)(struct share_query *query, const struct wire_message *answer))
 {
     struct share_query *queries = must(calloc(processes->count + 1, sizeof *queries));
     size_t count = 0;
@@ -195,7 +210,7 @@ static void ask_all(struct processes *processes, const struct wire_message *ques
     }
     share_queries_run(queries, count, weir__service_now() + timeout_ms * GPU_MILLISECOND);
     for (size_t i = 0; i < count; i++)
-        end(&queries[i]);
+        end_query(&queries[i]);
     free(queries);
 }
 
@@ -240,7 +255,9 @@ void processes_ask(struct processes *processes, unsigned timeout_ms)
         forget_answers(&processes->items[i]);
         processes->items[i].status = WEIR_OK;
     }
-    ask_all(processes, &question, timeout_ms, take_piece, end_figures);
+    ask_all(processes, &question, timeout_ms, take_piece);
+    for (size_t i = 0; i < processes->count; i++)
+        read_figures(processes, i);
     drop(processes, is_gone, NULL);
     find_siblings(processes);
 }
@@ -249,7 +266,7 @@ void processes_send(struct processes *processes, const struct wire_message *ques
 {
     for (size_t i = 0; i < processes->count; i++)
         processes->items[i].gave_bytes = processes->items[i].gave_us = 0;
-    ask_all(processes, question, timeout_ms, take_outcome, end_query);
+    ask_all(processes, question, timeout_ms, take_outcome);
 }
 
 /* Which ones --------------------------------------------------------------------------------------------------------------------------- */

@@ -37,6 +37,7 @@ struct process {
 
     figures *figures;        /* processes_ask()'s; NULL: there is no answer */
     char program[SHOWN_LEN]; /* with them, as a terminal may get it; "-": it is not known */
+    size_t objects;          /* in them */
     char *text;              /* the pieces of the answer, while they come */
     size_t text_len, text_room;
 
