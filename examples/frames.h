@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * frames.h - the work of the sharing examples on GPU memory: paint a picture, check it, cut out a part. On the GPU by CUDA, behind the work of a
- * stream; on the simulator, whose memory is the host's, by the host. A program of yours has its kernels here.
+ * frames.h - the work of the sharing examples on GPU memory: paint a picture, check it, cut out a part. On the GPU CUDA does it, in the order
+ * of a stream; on the simulator, whose memory is the host's, the host does. A program of yours has its kernels here.
  */
 #ifndef FRAMES_H
 #define FRAMES_H

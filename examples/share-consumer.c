@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * share-consumer.c - reads the frames of another process in place: checks each, and cuts its middle out. Start share-producer.c first, which says
- * how to build and run both.
+ * share-consumer.c - reads the frames of another process in place: checks each, and cuts its middle out. Start share-producer.c first; its
+ * head says how to build and run both.
  *
  *     WEIR_POLICY=share.yaml ./share-consumer
  */

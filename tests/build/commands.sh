@@ -346,6 +346,21 @@ own_tools_come_first() {
 }
 check "tools_of_the_test_come_before_all_others" own_tools_come_first
 
+# Each entry of the list has a reason, and a file that a reason names is there.
+reasons_hold() {
+    ! grep -v -n '^[^| ][^|]* *| .' "$tap_dir/not_run" &&
+        sed 's/|.*//' "$tap_dir/not_run" | grep -o '[.a-z]*/[a-z/_]*[a-z._]*' | sort -u >"$tap_dir/named" && [ -s "$tap_dir/named" ] &&
+        while IFS= read -r path; do
+            [ -e "$path" ] || { echo "a reason names $path, which does not exist" && return 1; }
+        done <"$tap_dir/named"
+}
+if [ -e "$top_srcdir/.git" ]; then
+    cd "$top_srcdir" || exit 1
+    check "each_command_that_is_not_run_has_a_reason" reasons_hold
+else
+    skip "each_command_that_is_not_run_has_a_reason" "this is no clone: not all that the reasons name is in a tarball"
+fi
+
 # What is wrong is found.
 mkdir "$tap_dir/blocks"
 cat >"$tap_dir/sample.md" <<'MD'
