@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weir.hpp - weir.h for C++17: objects that own what they stand for, results instead of output arguments, and memory resources for CCCL's
+ * weir.hpp - weir.h for C++17: objects that own their handles, results instead of output arguments, and memory resources for CCCL's
  * cuda::mr, which RMM takes, and for std::pmr. Header only: a program links libweir as before. libweir(3) has a tour, examples/embed.cpp a
  * whole program.
  *
@@ -129,7 +129,7 @@ class failure
         return status_;
     }
 
-    /* Never NULL. Without host memory for the record it is what the status says. */
+    /* Never NULL. Without host memory for the record it is the text of the status. */
     const char *text() const noexcept
     {
         return error_ && error_->text[0] ? error_->text : weir_status_text(status_);
@@ -589,7 +589,7 @@ class slot
         return ptr_ != nullptr;
     }
 
-    /* weir_ring_push(), with what these arguments are there. If that fails the slot stays owned. */
+    /* weir_ring_push(), with the same arguments. If it fails this object still owns the slot. */
     result<void> push(std::size_t size = 0, const void *metadata = nullptr, std::size_t metadata_size = 0) noexcept
     {
         weir_error error = WEIR_ERROR_INIT;
@@ -748,7 +748,7 @@ class pool
         return {};
     }
 
-    /* weir_export_open(): lets other processes use what of the pool is published. */
+    /* weir_export_open(): lets other processes use the published blocks of the pool. */
     result<exporter> open_export() const noexcept
     {
         weir_error error = WEIR_ERROR_INIT;
@@ -1136,7 +1136,7 @@ class weir
         return {};
     }
 
-    /* weir_tag_push(): what this thread allocates has the tag for as long as the result lives. */
+    /* weir_tag_push(): blocks that this thread allocates while the result lives have the tag. */
     result<weirpp::tag> tag(const char *name) const noexcept
     {
         weir_status status = weir_tag_push(w_, name);
@@ -1207,7 +1207,7 @@ class weir
  * A weir, or one pool of it, on one device, by the names that CCCL gives to the calls of a memory resource. Copies share one state, are
  * equal, and may be used by any threads; so are two resources of the same weir, pool and device.
  *
- * OutOfMemory: what is thrown where there is no memory: a class that is made from a std::string. RMM's own is rmm::out_of_memory, which its
+ * OutOfMemory: the class of exception for a lack of memory, which is made from a std::string. RMM's own is rmm::out_of_memory, which its
  * adaptors catch. Every other failure is a weirpp::exception.
  *
  * This class takes streams as CUDA's handles and needs none of CUDA's headers; memory_resource, below, is for CCCL and RMM.
@@ -1217,7 +1217,7 @@ template <class OutOfMemory = out_of_memory> class basic_resource
   public:
     static constexpr std::size_t max_alignment = 512; /* of every block. More is refused, with WEIR_INVALID */
 
-    /* Of that weir, which outlives all copies and what they allocated: the policy says which pool serves a stream. */
+    /* Of that weir, which outlives all copies and their blocks: the policy says which pool serves a stream. */
     basic_resource(const weir &w, int device) : state_(std::make_shared<state>(w.get(), nullptr, device, nullptr))
     {
     }
