@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """replay_traces_test.py BUILD - replays of traces that no recorder wrote: their numbers, names and policies may be anything."""
+import contextlib
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 
@@ -266,6 +268,46 @@ def device_that_no_machine_has_is_named():
     for device in (16, 1 << 31, 1 << 32, (1 << 64) - 1):
         (outcome,) = replay(trace(device=device))["policies"]
         assert not outcome["is_done"] and "there is no device" in outcome["why"], outcome
+
+
+def child_of(parent):
+    """A process that it has started and that runs; None: it has none now."""
+    for entry in os.listdir("/proc"):
+        try:
+            with open("/proc/%d/stat" % int(entry), encoding="utf-8", errors="replace") as file:
+                state, above = file.read().rpartition(")")[2].split()[:2]
+        except (ValueError, OSError):
+            continue
+        if int(above) == parent and state in "RSD":
+            return int(entry)
+    return None
+
+
+def killed_replay(path):
+    """The outcome of a replay whose process is killed, unless that has ended before."""
+    process = subprocess.Popen([WEIR, "replay", "--json", path], stdout=subprocess.PIPE, env={**os.environ, "WEIR_GPU": "sim"})
+    while process.poll() is None:
+        child = child_of(process.pid)
+        if child:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            break
+    text = process.communicate(timeout=120)[0]
+    assert process.returncode in (0, 1), process.returncode
+    return json.loads(text)[0]["policies"][0]
+
+
+@fact
+def replay_whose_process_is_killed_says_so():
+    made = trace()
+    for number in range(20000):
+        made.event("malloc", stream=5, pool=1, address=4096, size=1 << 20 | number)
+        made.event("free", stream=5, pool=1, address=4096, size=1 << 20 | number)
+    path = made.write(os.path.join(FOLDER, "long.weir"))
+    # One that ends before it is killed says nothing.
+    outcomes = (killed_replay(path) for _ in range(100))
+    outcome = next(outcome for outcome in outcomes if not outcome["is_done"])
+    assert outcome["why"] == "the process of the replay was ended by signal 9 (Killed)", outcome
 
 
 tap.main()

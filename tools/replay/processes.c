@@ -3,11 +3,11 @@
 #include "config.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,75 +17,38 @@
 
 #define AT_ONCE_MAX 64
 
-/* One process. */
+/* One process, and the place of its outcome in memory that it shares with this one. */
 struct job {
     pid_t pid;
-    int fd; /* what it writes its outcome to */
-    size_t number, got;
+    struct outcome *outcome;
 };
 
-static void fail(struct outcome *outcome, const char *what, int why)
-{
-    outcome->is_done = false;
-    snprintf(outcome->why, sizeof outcome->why, "%s: %s", what, strerror(why));
-}
-
 /* In the new process. */
-_Noreturn static void work(const struct replay *replay, int fd, pid_t parent)
+_Noreturn static void work(const struct replay *replay, struct outcome *outcome, pid_t parent)
 {
-    struct outcome outcome;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(EXIT_FAILURE);
-    replay_run(replay, &outcome);
-    const char *at = (const char *)&outcome;
-    size_t left = sizeof outcome;
-    while (left) {
-        ssize_t written = write(fd, at, left);
-        if (written < 0 && errno != EINTR)
-            _exit(EXIT_FAILURE);
-        if (written > 0) {
-            at += written;
-            left -= (size_t)written;
-        }
-    }
+    replay_run(replay, outcome);
     _exit(EXIT_SUCCESS);
 }
 
-static bool start(const struct replay *replay, struct job *job, struct outcome *outcome)
+static bool start(const struct replay *replay, struct job *job)
 {
-    int fds[2];
     pid_t parent = getpid();
-    if (pipe(fds) != 0) {
-        fail(outcome, "no pipe to a replay", errno);
-        return false;
-    }
     fflush(NULL);
     job->pid = fork();
-    if (job->pid == 0) {
-        close(fds[0]);
-        work(replay, fds[1], parent);
-    }
-    int why = errno;
-    close(fds[1]);
-    if (job->pid < 0) {
-        close(fds[0]);
-        fail(outcome, "no process for a replay", why);
-        return false;
-    }
-    job->fd = fds[0];
-    job->got = 0;
-    return true;
+    if (job->pid == 0)
+        work(replay, job->outcome, parent);
+    if (job->pid < 0)
+        snprintf(job->outcome->why, sizeof job->outcome->why, "no process for a replay: %s", strerror(errno));
+    return job->pid > 0;
 }
 
-/* The process has closed its pipe. */
-static void end(struct job *job, struct outcome *outcome)
+/* What a process that did not end by itself has left is no outcome. */
+static void judge(struct outcome *outcome, int status)
 {
-    int status = 0;
-    close(job->fd);
-    while (waitpid(job->pid, &status, 0) < 0 && errno == EINTR)
-        continue;
-    if (job->got == sizeof *outcome && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return;
     *outcome = (struct outcome){.is_done = false};
     if (WIFSIGNALED(status))
@@ -95,16 +58,19 @@ static void end(struct job *job, struct outcome *outcome)
         snprintf(outcome->why, sizeof outcome->why, "the process of the replay ended with status %d", WEXITSTATUS(status));
 }
 
-/* true: the process has no more to say. */
-static bool listen_to(struct job *job, struct outcome *outcome)
+/* Waits for one of them to end, and takes it out. false: it was interrupted, or a child that is none of them ended. */
+static bool wait_for_one(struct job *jobs, size_t *running)
 {
-    char spare;
-    size_t left = sizeof *outcome - job->got;
-    ssize_t got = left ? read(job->fd, (char *)outcome + job->got, left) : read(job->fd, &spare, 1);
-    if (got < 0)
-        return errno != EINTR && errno != EAGAIN;
-    job->got += left ? (size_t)got : 0;
-    return got == 0;
+    int status;
+    pid_t pid = waitpid(-1, &status, 0);
+    for (size_t i = 0; i < *running; i++) {
+        if (jobs[i].pid != pid)
+            continue;
+        judge(jobs[i].outcome, status);
+        jobs[i] = jobs[--*running];
+        return true;
+    }
+    return false;
 }
 
 static size_t at_once(const struct replay *replays)
@@ -116,29 +82,24 @@ static size_t at_once(const struct replay *replays)
 void replay_run_all(const struct replay *replays, struct outcome *outcomes, size_t count, void (*done)(size_t number, size_t count))
 {
     struct job jobs[AT_ONCE_MAX];
-    struct pollfd polled[AT_ONCE_MAX];
-    size_t running = 0, begun = 0, ended = 0, most = at_once(replays);
-    memset(outcomes, 0, count * sizeof *outcomes);
+    size_t running = 0, begun = 0, ended = 0, most = count ? at_once(replays) : 0, size = (count + 1) * sizeof *outcomes;
+    struct outcome *shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        shared = must(NULL);
     while (ended < count) {
         for (; running < most && begun < count; begun++) {
-            jobs[running].number = begun;
-            if (start(&replays[begun], &jobs[running], &outcomes[begun]))
+            jobs[running].outcome = &shared[begun];
+            if (start(&replays[begun], &jobs[running]))
                 running++;
             else
                 ended++;
         }
-        for (size_t i = 0; i < running; i++)
-            polled[i] = (struct pollfd){.fd = jobs[i].fd, .events = POLLIN};
-        if (running == 0 || poll(polled, running, -1) < 0)
+        if (running == 0 || !wait_for_one(jobs, &running))
             continue;
-        for (size_t i = running; i-- > 0;) {
-            if (!polled[i].revents || !listen_to(&jobs[i], &outcomes[jobs[i].number]))
-                continue;
-            end(&jobs[i], &outcomes[jobs[i].number]);
-            jobs[i] = jobs[--running];
-            ended++;
-            if (done)
-                done(ended, count);
-        }
+        ended++;
+        if (done)
+            done(ended, count);
     }
+    memcpy(outcomes, shared, count * sizeof *outcomes);
+    munmap(shared, size);
 }
