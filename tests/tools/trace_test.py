@@ -388,7 +388,6 @@ def rows_of_other_times_have_as_many_digits_as_tell_them_apart():
     has(weir("plot", path), "2.06 ms", "12.3 s")
     twice = trace("twice.weir", [events(1, 0, [("mark", 12_204_000_001, 1, {"a": 1}), ("mark", 12_204_000_900, 2, {"a": 1})], NAMES)])
     has(weir("plot", twice), "12.2 s", "12.204001 s")
-    assert len(set(re.findall(r">([0-9.]+ s)</text>", weir("plot", "--svg=-", twice)))) == 6
 
 
 @fact
