@@ -63,13 +63,6 @@ static bool fail(struct outcome *outcome, const char *format, ...)
     return false;
 }
 
-static void ignore(void *data, weir_log_level level, const char *message)
-{
-    (void)data;
-    (void)level;
-    (void)message;
-}
-
 /* Time and memory ---------------------------------------------------------------------------------------------------------------------- */
 
 /* *peak: the most since the last time, as a call that is refused grows its pool and gives that back. With several pools each at its own. */
@@ -434,7 +427,6 @@ static bool open_weir(struct stage *stage, const struct replay *replay)
     set_variable("WEIR_CONF", format_text("%s%s%s", ASSIGNMENTS, more ? "," : "", more ? more : ""));
     options.policy_text = replay->policy;
     options.gpu = stage->is_real ? NULL : "sim";
-    options.log = ignore;
     if (weir_open(&options, &error, &stage->w) != WEIR_OK)
         return fail(outcome, "%s%s%s", error.file, *error.file ? ": " : "", error.text);
     stage->gpu = stage->w->gpu;
