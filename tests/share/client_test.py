@@ -396,7 +396,7 @@ def controller_takes_no_answer_that_does_not_belong_there():
         "answered by OFFERED, READY": (OFFERED, READY),
         "sent DONE": (changed(changed(READY, 6, "27"), 4, "01"),),
         "version 1, this client version 2": (changed(READY, 4, "01"),),
-        "piece is empty": (piece(""), READY),
+        "piece is empty": (piece(""),),
         "no device is that of": (piece(DOCUMENT.replace('"index": 2', '"index": 3')), READY),
         "do not add up": (piece(DOCUMENT.replace('"live": 1', '"live": 2')), READY),
     }

@@ -87,8 +87,8 @@ def device_stats(device: Any) -> Stats:
 
 def stats(device: Any = None) -> Dict[str, Any]:
     """
-    Weir's figures by pool, as weir_stats_json() has them: `devices`, `pools`, `tags` and the `version`. {} before the first
-    allocation on the device, and in the child of a fork.
+    Weir's figures by pool, as weir_stats_json() has them: `devices`, `pools`, `tags`, who the process is, and the policy in force with its
+    `values`. {} before the first allocation on the device, and in the child of a fork.
     """
     if not device_stats(device).memory:
         return {}
