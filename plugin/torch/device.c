@@ -26,6 +26,17 @@ static struct {
 } fractions[TORCH_DEVICES_MAX];
 static bool watches_exit;
 
+/* A child that is forked before CUDA is used goes on: it must not inherit the lock from a thread that it has not. */
+static void renew_lock(void)
+{
+    pthread_mutex_init(&opening, NULL);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, renew_lock);
+}
+
 int weir_torch_is_over(void)
 {
     return torch_is_over();

@@ -464,6 +464,33 @@ START_TEST(child_of_a_process_that_used_no_gpu_is_served)
 }
 END_TEST
 
+static void *set_fractions(void *is_over)
+{
+    while (!atomic_load((atomic_bool *)is_over))
+        weir_torch_memory_fraction(0.5, 1);
+    return NULL;
+}
+
+/* Any of these forks may come while the other thread, which the child has not, is within a call. */
+START_TEST(child_that_is_forked_within_a_call_of_another_thread_goes_on)
+{
+    atomic_bool is_over = false;
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, set_fractions, &is_over), 0);
+    for (unsigned i = 0; i < 200; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(60);
+            weir_torch_memory_fraction(0.25, 1);
+            _exit(weir_torch_get_memory_fraction(1) == 0.25 ? 0 : 1);
+        }
+        ck_assert_int_eq(exit_status(child), 0);
+    }
+    atomic_store(&is_over, true);
+    pthread_join(thread, NULL);
+}
+END_TEST
+
 static void *late_block;
 
 /* Registered before the first allocation, it runs after Weir's own exit handler, as CUDA's does. */
@@ -559,6 +586,7 @@ int main(void)
               threads_allocate_and_free_for_each_other, device_is_opened_once_by_many_threads,
               in_a_forked_child_allocations_fail_and_frees_do_nothing);
     tcase = suite_case(suite, "processes", 0);
-    suite_add(tcase, child_of_a_process_that_used_no_gpu_is_served, nothing_calls_cuda_once_the_process_ends);
+    suite_add(tcase, child_of_a_process_that_used_no_gpu_is_served, child_that_is_forked_within_a_call_of_another_thread_goes_on,
+              nothing_calls_cuda_once_the_process_ends);
     return suite_run(suite);
 }

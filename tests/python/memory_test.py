@@ -308,6 +308,13 @@ def child_of_a_fork_sees_0():
 def tags_and_marks_reach_the_devices_in_use():
     hold(4096)
     weir.torch.mark("begin")
+    for refused in (weir.torch.tag("a\0b").__enter__, lambda: weir.torch.mark("a\0b")):
+        try:
+            refused()
+        except ValueError as error:
+            assert "has a zero byte" in str(error), error
+        else:
+            raise AssertionError("a name with a zero byte was taken")
     with weir.torch.tag("weights"):
         hold(8192)
         error = raises(weir.WeirError, LIBRARY.tag_push, "x" * 64)

@@ -370,6 +370,29 @@ def interrupted(waits, comes, *arguments):
 
 
 @fact
+def wait_for_an_exporter_hears_of_signals():
+    """The signal comes while C waits: nothing else ends that wait within an hour."""
+    former = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        raises(Interrupted, weir.share.Importer, "nobody-exports-this", wait=3600.0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
+    assert raises(weir.WeirError, weir.share.Importer, "nobody-exports-this", wait=0.3).status == weir.Status.GONE
+
+
+@fact
+def names_with_a_zero_byte_are_refused_and_not_cut():
+    for call in (
+        lambda: weir.share.Importer("frames\0x"),
+        lambda: weir.share.Exporter("frames\0x"),
+        lambda: weir.share.Importer("frames", policy_text="weir: 1\n\0"),
+    ):
+        has(str(raises(ValueError, call)), "has a zero byte")
+
+
+@fact
 def lease_that_comes_along_with_a_signal_is_given_back():
     with Scene() as scene:
         for number in range(4):

@@ -22,6 +22,13 @@ NAME = "libweir-torch.so"
 INSTALLED = "/usr/local/lib/" + NAME
 
 
+def encoded(text: str) -> bytes:
+    """As C reads it: to the first zero byte, behind which nothing may be lost unsaid."""
+    if "\0" in text:
+        raise ValueError(f"{text!r} has a zero byte, where it would end: leave that out")
+    return text.encode()
+
+
 class Error(ctypes.Structure):
     """weir_error"""
 
@@ -172,9 +179,9 @@ class Library:
 
     def configure(self, policy_file: Optional[str], policy_text: Optional[str], gpu: Optional[str]) -> None:
         options = Options(size=ctypes.sizeof(Options))
-        options.gpu = None if gpu is None else gpu.encode()
+        options.gpu = None if gpu is None else encoded(gpu)
         options.policy_file = None if policy_file is None else os.fsencode(policy_file)
-        options.policy_text = None if policy_text is None else policy_text.encode()
+        options.policy_text = None if policy_text is None else encoded(policy_text)
         error = Error()
         status = self._c.weir_torch_configure(ctypes.byref(options), ctypes.byref(error))
         if status:
@@ -246,17 +253,17 @@ class Library:
             error.throw(status)
 
     def mark(self, name: str) -> None:
-        self._check(self._c.weir_torch_mark(name.encode()))
+        self._check(self._c.weir_torch_mark(encoded(name)))
 
     def tag_push(self, name: str) -> None:
-        self._check(self._c.weir_torch_tag_push(name.encode()))
+        self._check(self._c.weir_torch_tag_push(encoded(name)))
 
     def tag_pop(self, name: str) -> None:
-        self._c.weir_torch_tag_pop(name.encode())
+        self._c.weir_torch_tag_pop(encoded(name))
 
     def region_begin(self, pool: str, device: int) -> None:
         error = Error()
-        if status := self._c.weir_torch_region_begin(pool.encode(), device, ctypes.byref(error)):
+        if status := self._c.weir_torch_region_begin(encoded(pool), device, ctypes.byref(error)):
             error.throw(status)
 
     def region_end(self) -> None:

@@ -92,7 +92,7 @@ class Ring:
         self._waits = overflow == "block"
         error, opened, c = _native.error_of_thread(), ctypes.c_void_p(), _native.load()
         export = exporter._held()
-        _native.check(c.weir_ring_open(export.thing, name.encode(), options, stream_of(stream), error, opened), error)
+        _native.check(c.weir_ring_open(export.thing, _native.encoded(name), options, stream_of(stream), error, opened), error)
         self._hold: Optional[Hold] = hold(Held.RING, opened, exporter._weir, exporter.device, parent=export)
         exporter._rings[id(self)] = self
 
@@ -171,7 +171,7 @@ class Block(Shared):
             raise WeirError(Status.INVALID, f"block {self.name!r} was published or freed already")
         self._exporter._held()
         status = _native.load().weir_torch_block_publish(
-            block.ptr, self.name.encode(), self._size, metadata, len(metadata), error
+            block.ptr, _native.encoded(self.name), self._size, metadata, len(metadata), error
         )
         _native.check(status, error)
         self._hold = None
@@ -209,11 +209,11 @@ class Exporter:
         close_timeout: float = 5.0,
     ) -> None:
         self.device = device
-        timeout_ms = _native.milliseconds(close_timeout)
+        timeout_ms, called = _native.milliseconds(close_timeout), _native.encoded(pool)
         self._weir = _native.open_weir(policy, policy_text)
         c, error, opened = _native.load(), _native.error_of_thread(), ctypes.c_void_p()
         self._pool = ctypes.c_void_p()
-        status = c.weir_pool_get(self._weir, pool.encode(), device, error, self._pool)
+        status = c.weir_pool_get(self._weir, called, device, error, self._pool)
         status = status or c.weir_export_open(self._pool, error, opened)
         if status:
             c.weir_close(self._weir)
@@ -246,7 +246,7 @@ class Exporter:
     def withdraw(self, name: str) -> None:
         """The block goes once nobody has it. Arrays and tensors of it in this process must not be used any more."""
         export, error = self._held(), _native.error_of_thread()
-        _native.check(_native.load().weir_export_withdraw(export.thing, name.encode(), error), error)
+        _native.check(_native.load().weir_export_withdraw(export.thing, _native.encoded(name), error), error)
 
     def evict(self, pid: int) -> None:
         export, error = self._held(), _native.error_of_thread()

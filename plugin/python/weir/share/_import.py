@@ -100,7 +100,7 @@ class Reader:
         self._waiting: Dict["asyncio.Future[None]", asyncio.AbstractEventLoop] = {}
         error, opened, c = _native.error_of_thread(), ctypes.c_void_p(), _native.load()
         thing = importer._held()
-        _native.check(c.weir_reader_open(thing.thing, ring.encode(), leases, error, opened), error)
+        _native.check(c.weir_reader_open(thing.thing, _native.encoded(ring), leases, error, opened), error)
         self._hold: Optional[Hold] = hold(Held.READER, opened, importer._weir, 0, parent=thing)
         importer._readers[id(self)] = self
 
@@ -217,16 +217,24 @@ class Importer:
     ) -> None:
         self._readers: "weakref.WeakValueDictionary[int, Reader]" = weakref.WeakValueDictionary()
         options = _native.ImportOptions(ctypes.sizeof(_native.ImportOptions))
-        options.timeout_ms, options.wait_ms = max(_native.milliseconds(timeout), 1), _native.milliseconds(wait)
-        options.host_waits = host_waits
+        options.timeout_ms, options.host_waits = max(_native.milliseconds(timeout), 1), host_waits
+        _native.milliseconds(wait)  # refuses what is no time before anything is opened
+        called = _native.encoded(socket)
         if policy is None and policy_text is None:
             policy_text = "weir: 1\npools: { work: {} }\n"
         self._weir = _native.open_weir(policy, policy_text)
         c, error, opened = _native.load(), _native.error_of_thread(), ctypes.c_void_p()
-        status = c.weir_import_open(self._weir, socket.encode(), options, error, opened)
-        if status:
+
+        def connect(limit: int) -> int:
+            options.wait_ms = limit
+            return int(c.weir_import_open(self._weir, called, options, error, opened))
+
+        try:
+            _native.check(_native.wait_in_pieces(wait, error, connect, Status.GONE), error)
+        except BaseException:
+            c.weir_import_close(opened)
             c.weir_close(self._weir)
-            error.throw(status)
+            raise
         self._hold: Optional[Hold] = hold(Held.IMPORT, opened, self._weir, 0)
 
     def _held(self) -> Hold:
@@ -236,7 +244,7 @@ class Importer:
         """The block of that name, for work on `stream`. timeout: seconds to wait until it is published."""
         importer, error, home = self._held(), _native.error_of_thread(), stream_of(stream)
         lease, info, wait = Hold(), _native.LeaseInfoPointer(), _native.load().weir_torch_lease_acquire
-        called = name.encode()
+        called = _native.encoded(name)
         status = _native.wait_in_pieces(
             timeout, error, lambda limit: int(wait(importer.ptr, called, limit, home, error, lease.ptr, info))
         )

@@ -13,7 +13,7 @@ from typing import Any, Callable, NoReturn, Optional, Union
 
 from weir import _library
 from weir._errors import Status, WeirError
-from weir._library import Error, Options
+from weir._library import Error, Options, encoded
 
 
 class RingOptions(ctypes.Structure):
@@ -131,6 +131,7 @@ _L = ctypes.POINTER(LeaseInfoPointer)
 _PROTOTYPES = {
     "weir_open": (_I, [ctypes.POINTER(Options), _E, _O]),
     "weir_close": (None, [_P]),
+    "weir_import_close": (None, [_P]),
     "weir_pool_get": (_I, [_P, _S, _I, _E, _O]),
     "weir_pool_malloc": (_I, [_P, ctypes.POINTER(_P), _Z, _P]),
     "weir_last_error": (None, [_E]),
@@ -226,12 +227,12 @@ UNINTERRUPTED = 200
 EMPTY = ctypes.c_size_t(-1).value  # WEIR_EMPTY
 
 
-def wait_in_pieces(timeout: Optional[float], error: Error, wait: Callable[[int], int]) -> int:
-    """The status of wait(milliseconds), which is called until it is another one than TIMEOUT, or the time is up."""
+def wait_in_pieces(timeout: Optional[float], error: Error, wait: Callable[[int], int], vain: Status = Status.TIMEOUT) -> int:
+    """The status of wait(milliseconds), which is called until it is another one than `vain`, or the time is up."""
     limit = milliseconds(timeout)
     while limit > UNINTERRUPTED:
         status = wait(UNINTERRUPTED)
-        if status != Status.TIMEOUT:
+        if status != vain:
             return status
         error.status = 0
         limit -= UNINTERRUPTED if timeout is not None else 0
@@ -252,7 +253,7 @@ def open_weir(policy: Union[str, "os.PathLike[str]", None], policy_text: Optiona
         raise WeirError(Status.INVALID, "policy and policy_text are both given: give one of them")
     options = Options(size=ctypes.sizeof(Options))
     options.policy_file = None if policy is None else os.fsencode(policy)
-    options.policy_text = None if policy_text is None else policy_text.encode()
+    options.policy_text = None if policy_text is None else encoded(policy_text)
     error, opened = Error(), ctypes.c_void_p()
     check(load().weir_open(ctypes.byref(options), ctypes.byref(error), ctypes.byref(opened)), error)
     return opened
