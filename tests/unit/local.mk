@@ -181,3 +181,9 @@ tests_unit_nvml_SOURCES = %reldir%/nvml.c %reldir%/nvml_module.h lib/gpu/nvml.c
 tests_unit_nvml_CPPFLAGS = $(AM_CPPFLAGS) -DNVML_LIBRARY='"libnvmlmodule.so"'
 tests_unit_nvml_LDADD = tests/unit/libnvmlmodule.la tests/support/libsuite.la
 endif
+
+## Outputs of commands.
+check_PROGRAMS += tests/unit/new_file
+TESTS += tests/unit/new_file
+tests_unit_new_file_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_new_file_LDADD = tests/support/libsuite.la tools/libtools.la

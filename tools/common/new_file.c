@@ -12,6 +12,9 @@
 #include "lib/base/format.h"
 #include "tools/common/complain.h"
 #include "tools/common/environment.h"
+#include "tools/common/format.h"
+
+#define NAMES_TRIED 100
 
 static bool complain_of(const char *command, const char *path, int error)
 {
@@ -39,15 +42,29 @@ static bool can_replace(const char *command, const char *path)
     return !is_lost && !is_link;
 }
 
+/* With the slash; "." of a name alone. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? format_text("%.*s", (int)(slash - path) + 1, path) : format_text(".");
+}
+
+/* By which a file without a name is linked. */
+static struct text link_of(int fd)
+{
+    struct text text;
+    snprintf(text.chars, sizeof text.chars, "/proc/self/fd/%d", fd);
+    return text;
+}
+
 bool new_file_can_be_made(const char *command, const char *path, enum new_file_place place)
 {
     struct stat status;
-    const char *slash = strrchr(path, '/');
     if (place == NEW_FILE_OR_STREAM && is_stream(path))
         return true;
     if (place != NEW_FILE_NOWHERE && !can_replace(command, path))
         return false;
-    char *folder = slash ? format_text("%.*s", (int)(slash - path) + 1, path) : format_text(".");
+    char *folder = folder_of(path);
     bool is_there = lstat(path, &status) == 0;
     int error = !*path ? ENOENT : access(folder, W_OK | X_OK) ? errno : 0;
     if (is_there && place == NEW_FILE_NOWHERE)
@@ -83,8 +100,19 @@ static int open_place(struct new_file *file, enum new_file_place place, mode_t m
         return open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     if (place == NEW_FILE_NOWHERE)
         return open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, mode);
-    file->beside = format_text("%s.XXXXXX", file->path);
-    int fd = mkostemp(file->beside, O_CLOEXEC); /* makes it anew, 0600, and follows no link */
+    char *folder = folder_of(file->path);
+    int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    free(folder);
+    /* Where it can have a name later: not without /proc, nor on each file system. */
+    if (fd >= 0 && access(link_of(fd).chars, F_OK) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    file->is_nameless = fd >= 0;
+    if (!file->is_nameless) {
+        file->beside = format_text("%s.XXXXXX", file->path);
+        fd = mkostemp(file->beside, O_CLOEXEC); /* makes it anew, 0600, and follows no link */
+    }
     if (fd >= 0 && mode != 0600 && fchmod(fd, mode) != 0)
         file->error = errno;
     return fd;
@@ -105,19 +133,37 @@ bool new_file_begin(struct new_file *file, const char *command, const char *path
     return true;
 }
 
+/* Gives the file a name beside that of the output, which is whole by now: a link cannot take the place of a file, and so it is renamed next. */
+static void name_beside(struct new_file *file)
+{
+    for (unsigned i = 0; i < NAMES_TRIED && !file->beside; i++) {
+        char *name = format_text("%s.%lx%u", file->path, (unsigned long)getpid(), i);
+        if (linkat(AT_FDCWD, link_of(file->fd).chars, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0)
+            file->beside = name;
+        else
+            free(name);
+        if (!file->beside && errno != EEXIST)
+            break;
+    }
+    if (!file->beside && !file->error)
+        file->error = errno;
+}
+
 int new_file_end(struct new_file *file, bool is_whole)
 {
     errno = 0;
     if (fclose(file->out) != 0 && !file->error)
         file->error = errno ? errno : EIO;
-    if (file->beside && is_whole && !file->error && fsync(file->fd) != 0)
+    if ((file->beside || file->is_nameless) && is_whole && !file->error && fsync(file->fd) != 0)
         file->error = errno;
+    if (file->is_nameless && is_whole && !file->error)
+        name_beside(file);
     if (close(file->fd) != 0 && !file->error)
         file->error = errno;
     if (file->beside && is_whole && !file->error && rename(file->beside, file->path) != 0)
         file->error = errno;
     bool is_good = is_whole && !file->error;
-    if (!is_good && !file->is_stream)
+    if (!is_good && !file->is_stream && (file->beside || !file->is_nameless))
         unlink(file->beside ? file->beside : file->path);
     if (file->error)
         complain_of(file->command, file->path, file->error);

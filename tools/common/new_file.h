@@ -21,7 +21,8 @@ enum new_file_place {
 struct new_file {
     FILE *out;
     const char *command, *path; /* the caller's */
-    char *beside;               /* what takes its name at the end; NULL: it has it */
+    char *beside;               /* what takes its name at the end; NULL: it has it, or is_nameless */
+    bool is_nameless;           /* it gets a name only at its end, so that a killed command leaves nothing */
     bool is_stream;             /* and is not ours to remove */
     int fd, error;              /* error: the first errno */
 };
