@@ -244,13 +244,11 @@ static struct live take_live(struct weir__trace *trace)
     return live;
 }
 
-/* The streams that were open when the trace began: as of then, or where the past is written, as of when they were opened, if what the rings
-   still have is not all later. */
+/* The streams that were open when the trace began; where the past is written, as of when they were opened, if the rings go back so far. */
 static void add_streams(struct weir__trace *trace, struct tap *tap)
 {
     bool is_past = trace->span == WEIR__TRACE_UNTIL_NOW;
-    for (size_t i = 0; i < trace->stream_count; i++) {
-        const struct weir__recorded_stream *stream = &trace->streams[i];
+    for (const struct weir__recorded_stream *stream = trace->streams; stream < trace->streams + trace->stream_count; stream++) {
         const struct weir__event event = {
             .time = is_past ? weir__smaller(weir__larger(stream->time, trace->earliest), trace->begun) : trace->begun,
             .stream = (uintptr_t)stream->handle,
@@ -258,8 +256,7 @@ static void add_streams(struct weir__trace *trace, struct tap *tap)
             .what = weir__event_what(WEIR__KIND_STREAM_OPEN, 0, stream->pool, 0),
         };
         struct weir__event events[WEIR__NAME_EVENTS];
-        size_t parts = weir__event_name(events, &event, stream->name);
-        for (size_t j = 0; j < parts; j++)
+        for (size_t j = 0, parts = weir__event_name(events, &event, stream->name); j < parts; j++)
             add_event(trace, tap, &events[j]);
     }
 }
