@@ -135,3 +135,17 @@ char *replay_policy_by_index(const char *text, const struct trace *trace)
     fclose(out);
     return must(made);
 }
+
+int replay_policy_read_valid(const char *command, const char *file, char **text)
+{
+    struct policy_errors errors = {0};
+    struct policy *policy = NULL;
+    *text = replay_policy_read(command, file);
+    if (!*text)
+        return EXIT_TROUBLE;
+    enum policy_status status = policy_parse(*text, strlen(*text), source_name(file), NULL, &errors, &policy);
+    source_print_errors(&errors);
+    policy_errors_clear(&errors);
+    policy_free(policy);
+    return status == POLICY_OK ? EXIT_GOOD : source_exit(status);
+}

@@ -21,6 +21,9 @@ unsigned replay_policy_put_parents(FILE *out, const char *path, size_t len, cons
 /* The whole file, as text; NULL after a complaint of that command: it cannot be read, or has a NUL byte, which no policy has. */
 char *replay_policy_read(const char *command, const char *file);
 
+/* The same of a file that is a policy, in *text. EXIT_GOOD, or after a complaint another exit status. */
+int replay_policy_read_valid(const char *command, const char *file, char **text);
+
 /* A copy of the text in which devices that it names by their UUIDs stand by their numbers, as the header of the trace has both. */
 char *replay_policy_by_index(const char *text, const struct trace *trace);
 

@@ -45,18 +45,9 @@ static int read_policies(const struct option_value *value, struct choice *choice
     *choice = (struct choice){.names = value->texts, .count = value->text_count};
     choice->texts = must(calloc(choice->count + 1, sizeof *choice->texts));
     for (size_t i = 0; i < choice->count; i++) {
-        struct policy_errors errors = {0};
-        struct policy *policy = NULL;
-        choice->texts[i] = replay_policy_read("replay", choice->names[i]);
-        if (!choice->texts[i])
-            return EXIT_TROUBLE;
-        const char *text = choice->texts[i], *name = source_name(choice->names[i]);
-        enum policy_status status = policy_parse(text, strlen(text), name, NULL, &errors, &policy);
-        source_print_errors(&errors);
-        policy_errors_clear(&errors);
-        policy_free(policy);
-        if (status != POLICY_OK)
-            return source_exit(status);
+        int status = replay_policy_read_valid("replay", choice->names[i], &choice->texts[i]);
+        if (status != EXIT_GOOD)
+            return status;
     }
     return EXIT_GOOD;
 }

@@ -226,6 +226,11 @@ bool view_play(struct view_file *file, struct model *model, uint64_t events)
 /* Holders -------------------------------------------------------------------------------------------------------------------------------
  */
 
+static uint64_t number_of(const uint32_t *number)
+{
+    return number ? *number + UINT64_C(1) : 0;
+}
+
 static int by_bytes(const void *left, const void *right)
 {
     const struct holder *a = left, *b = right;
@@ -233,7 +238,17 @@ static int by_bytes(const void *left, const void *right)
         return a->bytes > b->bytes ? -1 : 1;
     if (a->oldest != b->oldest)
         return a->oldest < b->oldest ? -1 : 1;
-    return a->size < b->size ? -1 : a->size > b->size;
+    if (a->size != b->size)
+        return a->size < b->size ? -1 : 1;
+    /* Those that are alike in all figures: by what they have in common, so that their order is nobody's chance. */
+    const uint64_t left_parts[] = {number_of(a->tag ? &a->tag->number : NULL), number_of(a->pool ? &a->pool->number : NULL), a->stream,
+                                   number_of(a->stack ? &a->stack->number : NULL)};
+    const uint64_t right_parts[] = {number_of(b->tag ? &b->tag->number : NULL), number_of(b->pool ? &b->pool->number : NULL), b->stream,
+                                    number_of(b->stack ? &b->stack->number : NULL)};
+    for (size_t i = 0; i < sizeof left_parts / sizeof left_parts[0]; i++)
+        if (left_parts[i] != right_parts[i])
+            return left_parts[i] < right_parts[i] ? -1 : 1;
+    return 0;
 }
 
 static struct holder holder_of(const struct model_block *block, unsigned parts)

@@ -174,6 +174,7 @@ bool view_read_time(const char *text, uint64_t *ns)
 /* What is looked for: the events up to a time, or up to the last mark of a name. */
 struct search {
     const char *mark; /* NULL: a time */
+    uint64_t number;  /* of events up to it; 0: that is not what was asked */
     uint64_t time;
     uint64_t count, found; /* events so far; those up to the moment */
     uint64_t found_time;
@@ -188,7 +189,12 @@ static bool look_for(void *context, const struct trace_event *event)
         search->is_found = true;
         search->found = search->count;
         search->found_time = event->time;
-    } else if (!search->mark && event->time <= search->time) {
+    } else if (search->number && search->count == search->number) {
+        search->is_found = true;
+        search->found = search->count;
+        search->found_time = event->time;
+        return false;
+    } else if (!search->mark && !search->number && event->time <= search->time) {
         search->found = search->count;
     }
     return true;
@@ -207,6 +213,15 @@ static bool is_behind_all(const struct view *view, uint64_t time)
     return time > last;
 }
 
+/* "#1234": the moment behind so many events. false: it is none, but may be the name of a mark. */
+static bool read_number(const char *text, uint64_t *number)
+{
+    char *end;
+    errno = 0;
+    *number = text[0] == '#' && text[1] >= '1' && text[1] <= '9' ? strtoull(text + 1, &end, 10) : 0;
+    return *number && !errno && !*end;
+}
+
 /* Finds the moment of --at in the file. false, after a complaint: it has none. */
 static bool find_moment(const struct view *view, struct view_file *file, struct search *search)
 {
@@ -223,13 +238,16 @@ static bool find_moment(const struct view *view, struct view_file *file, struct 
             complain("%s: --%s=%s: the trace ends at %s", file->trace.path, option, view->at, MOMENT_TEXT(file, file->trace.last));
             return false;
         }
-    } else {
+    } else if (!read_number(view->at, &search->number)) {
+        search->number = 0;
         search->mark = view->at;
     }
-    if (!search->is_found && !search->mark)
+    if (!search->is_found && !search->mark && !search->number)
         complain("%s: --%s=%s: it began later, at %s", file->trace.path, option, view->at, MOMENT_TEXT(file, 0));
     else if (!trace_play(&file->trace, look_for, search))
         complain("%s: %s", file->trace.path, file->trace.error);
+    else if (!search->is_found && search->number)
+        complain("%s: --%s=%s: it has only %" PRIu64 " events", file->trace.path, option, view->at, search->count);
     else if (!search->is_found)
         complain("%s: --%s=%s: it has no such mark, and this is no time, as 1.5s or 300ms; 'weir trace summary' lists the marks",
                  file->trace.path, option, view->at);
