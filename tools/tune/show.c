@@ -163,6 +163,12 @@ static void json_trial(struct json *json, const struct finding *finding, const s
     json_bool(json, "is_chosen", candidate_equals(candidate, &finding->best.candidate));
     json_candidate(json, candidate);
     json_figures(json, "figures", &trial->outcome);
+    /* The most that the pools had in each part of the recording: what a page of the trace draws (weir trace page --tune). */
+    json_in_line(json);
+    json_array(json, "reserved");
+    for (size_t i = 0; i < OUTCOME_SLICES; i++)
+        json_uint(json, NULL, trial->outcome.reserved[i]);
+    json_end(json);
     json_end(json);
 }
 
@@ -201,6 +207,8 @@ void show_json(const struct tune *tune, const struct verification *verification,
     json_object(&json, NULL);
     json_string(&json, "file", tune->script.trace->path);
     json_string(&json, "for", tune_goals[tune->goal]);
+    json_uint(&json, "begin", tune->script.begin);
+    json_uint(&json, "end", tune->script.end);
     json_uint(&json, "requests", tune->script.requests);
     json_uint(&json, "requests_searched", tune->searched);
     machine_costs_json(&json, &tune->machine);
