@@ -77,6 +77,14 @@ tools_libtools_la_SOURCES = \
 	%reldir%/metrics/families.c \
 	%reldir%/metrics/families.h \
 	%reldir%/metrics/metrics.c \
+	%reldir%/page/columns.c \
+	%reldir%/page/columns.h \
+	%reldir%/page/pack.c \
+	%reldir%/page/pack.h \
+	%reldir%/page/page.c \
+	%reldir%/page/page.h \
+	%reldir%/page/replays.c \
+	%reldir%/page/totals.c \
 	%reldir%/record/launch.c \
 	%reldir%/record/launch.h \
 	%reldir%/record/live.c \
@@ -183,12 +191,42 @@ tools_libtools_la_SOURCES = \
 	%reldir%/try/try.c \
 	%reldir%/try/try.h \
 	%reldir%/try/work.c
-tools_libtools_la_LIBADD = share/libshare.la $(JSON_LIBS) $(ZSTD_LIBS) $(LIBDW_LIBS)
+tools_libtools_la_LIBADD = share/libshare.la $(JSON_LIBS) $(ZSTD_LIBS) $(ZLIB_LIBS) $(LIBDW_LIBS)
 ## Where `weir run` finds what it puts into Python, and where cost tables are.
 tools_libtools_la_CFLAGS = $(AM_CFLAGS) $(WEIR_UNCOUNTED_CFLAGS)
-tools_libtools_la_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_CFLAGS) $(ZSTD_CFLAGS) $(LIBDW_CFLAGS) -DWEIR_BINDIR='"$(bindir)"' -DWEIR_LIBDIR='"$(libdir)"' -DWEIR_PYTHON_DIR='"$(weirpythondir)"' -DWEIR_COSTS_DIR='"$(weircostsdir)"'
+tools_libtools_la_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_CFLAGS) $(ZSTD_CFLAGS) $(ZLIB_CFLAGS) $(LIBDW_CFLAGS) -DWEIR_BINDIR='"$(bindir)"' -DWEIR_LIBDIR='"$(libdir)"' -DWEIR_PYTHON_DIR='"$(weirpythondir)"' -DWEIR_COSTS_DIR='"$(weircostsdir)"'
 ## Compiled anew after configure was run with other folders.
 $(tools_libtools_la_OBJECTS): Makefile
+
+## The page of `weir trace page` as bytes of the command: its scripts go one after the other, in this order, and each is read as it stands.
+page_scripts = \
+	%reldir%/page/data.js \
+	%reldir%/page/model.js \
+	%reldir%/page/words.js \
+	%reldir%/page/draw.js \
+	%reldir%/page/memory.js \
+	%reldir%/page/steps.js \
+	%reldir%/page/map.js \
+	%reldir%/page/search.js \
+	%reldir%/page/panel.js \
+	%reldir%/page/twins.js \
+	%reldir%/page/hands.js
+EXTRA_DIST += %reldir%/page/page.html %reldir%/page/page.css $(page_scripts)
+nodist_tools_libtools_la_SOURCES = tools/page/assets.c
+CLEANFILES += tools/page/assets.c
+tools/page/assets.c: %reldir%/page/page.html %reldir%/page/page.css $(page_scripts)
+	$(AM_V_at)$(MKDIR_P) tools/page && rm -f $@
+	$(AM_V_GEN){ echo '/* Made by the build. */' && echo '#include "tools/page/page.h"' && \
+	    for kind in html css js; do \
+	        case $$kind in \
+	        js) files='$(page_scripts)' ;; \
+	        *) files=tools/page/page.$$kind ;; \
+	        esac; \
+	        echo "const unsigned char page_$$kind[] = {" && \
+	        for file in $$files; do test -f "$$file" || file=$(srcdir)/$$file; cat "$$file" || exit 1; done | \
+	        od -An -v -tx1 | sed 's/ *\([0-9a-f][0-9a-f]\)/0x\1,/g' && \
+	        echo "};" && echo "const size_t page_$${kind}_len = sizeof page_$$kind;" || exit 1; \
+	    done; } >$@.new && mv $@.new $@
 
 ## Prints the JSON schema and the keys as Markdown (both committed, so that neither an editor nor a browser needs a build), the KEYS section of
 ## weir-policy(5), and the tables of the completion; not installed.

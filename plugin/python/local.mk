@@ -50,7 +50,7 @@ endif
 EXTRA_DIST += %reldir%/pyproject.toml %reldir%/wheel.py
 
 ## make wheel: all of Weir in one file for pip, in $(WHEEL_DIR). What is in it is linked anew, of the objects that are there, with all that another
-## machine may lack: libyaml, json-c, libzstd and libdw from their static archives, which lie alone in a folder that the linker looks into first.
+## machine may lack: libyaml, json-c, libzstd, zlib and libdw from their static archives, which lie alone in a folder that the linker looks into first.
 ## TORCH names environments of Python: for the torch of each the shim is made, and packed as well.
 PYTHON3 = python3
 WHEEL_DIR = .
@@ -77,7 +77,7 @@ wheel: all
 	@command -v $(PYTHON3) >/dev/null || { echo 'make wheel: there is no $(PYTHON3): install it, or name another in PYTHON3' >&2; exit 1; }
 	$(AM_V_at)rm -rf $(wheel_built)/*weir* $(wheel_built)/.libs
 	$(AM_V_at)$(PYTHON3) $(srcdir)/%reldir%/wheel.py archives --without='$(WHEEL_STUBS)' $(wheel_built)/archives '$(CC)' \
-	    $(YAML_LIBS) $(JSON_LIBS) $(ZSTD_LIBS) $(LIBDW_LIBS) $(WHEEL_LIBS)
+	    $(YAML_LIBS) $(JSON_LIBS) $(ZSTD_LIBS) $(ZLIB_LIBS) $(LIBDW_LIBS) $(WHEEL_LIBS)
 	$(AM_V_at)$(MAKE) $(AM_MAKEFLAGS) $(wheel_built)/libweir.la $(wheel_built)/libweir-torch.la $(wheel_built)/weir$(EXEEXT)
 	$(AM_V_at)$(PYTHON3) $(srcdir)/%reldir%/wheel.py pack --source '$(srcdir)' --built $(wheel_built) --out '$(WHEEL_DIR)' \
 	    --version '$(VERSION)' --machine $(host_cpu) --objdump '$(OBJDUMP)' --strip '$(STRIP)' \

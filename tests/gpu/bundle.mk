@@ -1,6 +1,6 @@
 ## SPDX-License-Identifier: MIT
 ## make gpu-bundle: a folder that runs the GPU tests and measurements on a machine with an NVIDIA GPU and its driver, and nothing else
-## of ours: no libyaml, no libcheck, no json-c, no libzstd, no libdw, no toolkit.
+## of ours: no libyaml, no libcheck, no json-c, no libzstd, no zlib, no libdw, no toolkit.
 ##
 ## A folder's local.mk adds its programs to gpu_bundle_programs (paths as automake names them; tests are those under tests/) and the
 ## source files that they read at run time to gpu_bundle_files. Both lists are emptied in Makefile.am.
@@ -17,7 +17,7 @@ gpu_bundle_programs += tests/gpu/conformance tools/weir
 gpu_bundle_files += config/default.yaml config/inference.yaml config/multi-gpu.yaml $(dist_weircosts_DATA)
 
 gpu_bundle_build = build-gpu-bundle
-gpu_bundle_flags = --disable-shared --enable-static --disable-dependency-tracking --without-libdw --without-zstd \
+gpu_bundle_flags = --disable-shared --enable-static --disable-dependency-tracking --without-libdw --without-zlib --without-zstd \
 	YAML_LIBS=-l:libyaml.a JSON_LIBS=-l:libjson-c.a \
 	CHECK_LIBS='-l:libcheck.a -l:libsubunit.a -lm -lrt -lpthread'
 
@@ -29,7 +29,7 @@ gpu_bundle_files += $(dist_weirpackage_DATA) $(dist_weirpackageshare_DATA) $(dis
 	examples/share_torch.py examples/torch_ddp.py examples/torch_train.py bench/share_python.py tests/python/share_host.py \
 	tests/python/tap.py
 endif
-gpu_bundle_module_flags = --disable-dependency-tracking --without-libdw --without-zstd YAML_LIBS=-l:libyaml.a JSON_LIBS=-l:libjson-c.a
+gpu_bundle_module_flags = --disable-dependency-tracking --without-libdw --without-zlib --without-zstd YAML_LIBS=-l:libyaml.a JSON_LIBS=-l:libjson-c.a
 
 .PHONY: gpu-bundle clean-gpu-bundle
 if HAVE_CUDA

@@ -11,6 +11,8 @@ dist_check_SCRIPTS += \
 	%reldir%/leases.sh \
 	%reldir%/metrics.sh \
 	%reldir%/output.sh \
+	%reldir%/page.sh \
+	%reldir%/page_browser.sh \
 	%reldir%/processes.sh \
 	%reldir%/record.sh \
 	%reldir%/replay.sh \
@@ -29,6 +31,7 @@ dist_check_SCRIPTS += \
 EXTRA_DIST += %reldir%/weir.sh
 EXTRA_DIST += %reldir%/figures_test.py %reldir%/screen.py %reldir%/top_test.py %reldir%/trace_test.py %reldir%/weirtrace.py
 EXTRA_DIST += %reldir%/export_support.py %reldir%/export_test.py %reldir%/export_perfetto_test.py %reldir%/export_rmm_test.py
+EXTRA_DIST += %reldir%/page_browser.py %reldir%/page_browser_test.py %reldir%/page_lora.weir
 EXTRA_DIST += %reldir%/export_viz_test.py %reldir%/perfetto.proto %reldir%/replay_traces_test.py %reldir%/trace_file.py
 TESTS += \
 	%reldir%/calibrate.sh \
@@ -40,6 +43,8 @@ TESTS += \
 	%reldir%/figures.sh \
 	%reldir%/labels.sh \
 	%reldir%/output.sh \
+	%reldir%/page.sh \
+	%reldir%/page_browser.sh \
 	%reldir%/replay.sh \
 	%reldir%/replay_traces.sh \
 	%reldir%/run.sh \

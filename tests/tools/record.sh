@@ -18,6 +18,7 @@ work='printf "malloc 4\nfree\nmalloc 2\n" | "$worker"'
 
 check "command_is_recorded" exits 0 record -o one.weir -- sh -c "$work"
 check "file_is_named" says "$err" "wrote $PWD/one.weir, "
+check "line_that_makes_a_page_of_it_is_said" says "$err" "weir trace page -o $PWD/one.html $PWD/one.weir"
 check "command_prints_what_it_prints" says "$out" WEIR_OK
 check "file_is_for_this_user_alone" test "$(stat -c %a one.weir)" = 600
 check "file_has_the_requests_of_all_levels" summary one.weir \

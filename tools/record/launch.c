@@ -69,16 +69,20 @@ static bool set_assignments(const struct record_launch *launch)
 static void say_files(const struct record_launch *launch, const struct record_files *before)
 {
     struct record_files after = record_files_of(launch->name);
+    const char *first = NULL;
     size_t made = 0;
     for (size_t i = 0; i < after.count; i++) {
         struct stat found;
         if (record_files_have(before, after.paths[i]) || lstat(after.paths[i], &found) != 0 || !S_ISREG(found.st_mode))
             continue;
+        first = first ? first : after.paths[i];
         if (++made <= FILES_SHOWN)
             complain("record: wrote %s, %s", after.paths[i], SIZE_TEXT((uint64_t)found.st_size));
     }
     if (made > FILES_SHOWN)
         complain("record: wrote %zu files more", made - FILES_SHOWN);
+    if (first)
+        record_say_page(first, made > 1);
     if (made == 0)
         complain("record: %s opened no weir that could write %s: it does not use Weir (PyTorch: weir record -- weir run …), "
                  "was ended before, or its log says why not",

@@ -152,6 +152,7 @@ static int report(const struct session *session, const struct wire_message *answ
     printf("process %s (%s): %s, %s event%s, %s lost, in %s\n", process_name(session->process, &(struct text){{0}}),
            session->process->program, SIZE_TEXT(recorded->bytes), COUNT_TEXT(recorded->events),
            weir__plural(recorded->events), COUNT_TEXT(recorded->lost), session->path);
+    record_say_page(session->path, false);
     return recorded->error ? EXIT_FAILED : EXIT_GOOD;
 }
 

@@ -179,3 +179,12 @@ void record_files_free(struct record_files *files)
     free(files->paths);
     *files = (struct record_files){0};
 }
+
+void record_say_page(const char *path, bool has_more)
+{
+    static const char ending[] = ".weir";
+    size_t len = strlen(path), end = sizeof ending - 1;
+    bool has_ending = len > end && strcmp(path + len - end, ending) == 0;
+    complain("record: look at it with 'weir trace page -o %.*s.html %s%s'", (int)(has_ending ? len - end : len), path, path,
+             has_more ? " …" : "");
+}

@@ -19,6 +19,9 @@ bool record_has_rank(const char *name);
 /* Whether a trace may be made there: nothing has that name, and its folder is there. false after a complaint. */
 bool record_is_free(const char *path);
 
+/* Says which line makes a page of the trace that was written there, and that there are more traces. */
+void record_say_page(const char *path, bool has_more);
+
 /* The files that processes may have made of a name, to be given to record_files_free(). */
 struct record_files {
     size_t count;

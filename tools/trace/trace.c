@@ -11,12 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_AT, OPT_COLLAPSED, OPT_JSON, OPT_LIMIT, OPT_MEMORY_VIZ, OPT_PERFETTO, OPT_RMM, OPT_SINCE, OPT_COUNT };
+enum { OPT_AT, OPT_COLLAPSED, OPT_JSON, OPT_LIMIT, OPT_MEMORY_VIZ, OPT_OUTPUT, OPT_PERFETTO, OPT_POLICY, OPT_RMM, OPT_SINCE, OPT_TUNE, OPT_COUNT };
 
 enum { LIMIT_DEFAULT = 10 };
 
 static const struct command_option options[] = {
-    [OPT_AT] = {.name = "at", .kind = OPTION_TEXT, .placeholder = "MOMENT", .help = "live and why: a time, as 1.5s, or the name of a mark"},
+    [OPT_AT] = {.name = "at", .kind = OPTION_TEXT, .placeholder = "MOMENT", .help = "live and why: a time, as 1.5s, or the name of a mark; live as well #1234, behind so many events"},
     [OPT_COLLAPSED] = {.name = "collapsed", .kind = OPTION_FLAG, .help = "stacks: a line for each, as flame graphs are made of"},
     [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
     [OPT_LIMIT] = {.name = "limit",
@@ -30,12 +30,19 @@ static const struct command_option options[] = {
                         .kind = OPTION_TEXT,
                         .placeholder = "FILE",
                         .help = "export: a snapshot for torch's viewers of memory"},
+    [OPT_OUTPUT] = {.name = "output", .letter = 'o', .kind = OPTION_TEXT, .placeholder = "FILE", .help = "page: the file to write; -: standard output"},
     [OPT_PERFETTO] = {.name = "perfetto", .kind = OPTION_TEXT, .placeholder = "FILE", .help = "export: a trace for Perfetto"},
+    [OPT_POLICY] = {.name = "policy",
+                    .letter = 'p',
+                    .kind = OPTION_TEXTS,
+                    .placeholder = "FILE",
+                    .help = "page: lay a replay under this policy over the trace; may be given several times"},
     [OPT_RMM] = {.name = "rmm", .kind = OPTION_TEXT, .placeholder = "FILE", .help = "export: a log of RMM"},
     [OPT_SINCE] = {.name = "since",
                    .kind = OPTION_TEXT,
                    .placeholder = "MOMENT",
                    .help = "leaks: without what was live then; a time, or the name of a mark"},
+    [OPT_TUNE] = {.name = "tune", .kind = OPTION_TEXT, .placeholder = "FILE", .help = "page: show what weir tune found, as its JSON in FILE has it"},
     {0},
 };
 
@@ -53,7 +60,8 @@ static const struct command_option options[] = {
     X(plot, 0)                                                                                                                             \
     X(events, 0)                                                                                                                           \
     X(export, EXPORTS)                                                                                                                     \
-    X(why, 1 << OPT_AT)
+    X(why, 1 << OPT_AT)                                                                                                                    \
+    X(page, 1 << OPT_OUTPUT | 1 << OPT_POLICY | 1 << OPT_TUNE)
 
 static const struct {
     const char *name;
@@ -91,7 +99,7 @@ static bool is_misspelt(const char *operand)
 /* An option that the view does not know would do nothing. */
 static bool takes_options(const struct command_call *call, size_t which)
 {
-    static const unsigned special = 1 << OPT_AT | 1 << OPT_COLLAPSED | 1 << OPT_SINCE | EXPORTS;
+    static const unsigned special = 1 << OPT_AT | 1 << OPT_COLLAPSED | 1 << OPT_OUTPUT | 1 << OPT_POLICY | 1 << OPT_SINCE | 1 << OPT_TUNE | EXPORTS;
     for (unsigned i = 0; i < OPT_COUNT; i++) {
         if (!call->options[i].given || !(special & 1U << i) || views[which].has & 1U << i)
             continue;
@@ -174,6 +182,8 @@ static int run(const struct command_call *call)
         .at = call->options[OPT_AT].text,
         .since = call->options[OPT_SINCE].text,
         .is_collapsed = call->options[OPT_COLLAPSED].given,
+        .page = {call->options[OPT_OUTPUT].text, call->options[OPT_POLICY].texts, call->options[OPT_POLICY].text_count,
+                 call->options[OPT_TUNE].text},
         .exports = {call->options[OPT_MEMORY_VIZ].text, call->options[OPT_PERFETTO].text, call->options[OPT_RMM].text},
     };
     int status = open_files(&view, call->operands + first, (size_t)call->count - first);
@@ -210,6 +220,9 @@ const struct command command_trace = {
         "export: writes them for other tools, into the file that one of --memory-viz, --perfetto and --rmm names; -: standard output.\n"
         "why: of a request that found no memory, the last or the one that --at names: who had memory, why it failed, and by replay (weir "
         "replay) which changes of the policy would have served it, and what they cost.\n"
+        "page: all of it to look at, as one file of HTML that a browser opens without a network: memory over time by tag, stack, pool, stream "
+        "or size, steps of each thread, a map of addresses, and who had memory at any moment. With --policy what the pools would have had "
+        "under other policies (weir replay), with --tune what weir tune found.\n"
         "Several files, as of the ranks of one job, are shown below each other, with times that count from when the first was started.\n"
         "Exit status: 0 shown, 1 a file does not have the moment, or why cannot judge, 2 a file cannot be read.",
     .example = "  weir trace train.weir\n"
@@ -218,6 +231,7 @@ const struct command command_trace = {
                "  weir trace leaks --since='step 12' train.weir\n"
                "  weir trace why train.weir\n"
                "  weir trace stacks --collapsed train.weir | flamegraph.pl >memory.svg\n"
+               "  weir trace page -o train.html train.weir\n"
                "  weir trace plot rank-*.weir\n"
                "  weir trace export --memory-viz=snapshot.pickle train.weir\n",
     .options = options,

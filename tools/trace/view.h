@@ -35,6 +35,12 @@ struct view {
     struct {
         const char *viz, *perfetto, *rmm; /* files to write; NULL: none */
     } exports;
+    struct {
+        const char *output;          /* the file to write; NULL: none was named */
+        const char *const *policies; /* files of policies to replay under */
+        size_t policy_count;
+        const char *tune; /* what weir tune --json wrote; NULL: none */
+    } page;
 };
 
 /* Prints one view; returns an exit status. */
@@ -49,6 +55,7 @@ int view_plot(const struct view *view);
 int view_events(const struct view *view);
 int view_export(const struct view *view);
 int view_why(const struct view *view); /* of replay/why.c, as it replays */
+int view_page(const struct view *view); /* of page/page.c, likewise */
 
 /* Words ---------------------------------------------------------------------------------------------------------------------------------
  */

@@ -1,0 +1,460 @@
+# SPDX-License-Identifier: MIT
+"""page_browser_test.py - pages of traces, as a browser shows them: `page_browser.sh` has what it needs."""
+import json
+import os
+import random
+import re
+
+import tap
+from page_browser import BUILD, Page, Trace, changed, document, make, page, path, random_trace, shipped, weir
+from selenium.webdriver import ActionChains
+from selenium.webdriver.common.keys import Keys
+from tap import fact
+
+GENERATION = shipped("examples/traces/generation.weir")
+LORA = shipped("tests/tools/page_lora.weir")
+GROUPINGS = (("1", "by_tag"), ("2", "by_stack"), ("3", "by_pool"), ("4", "by_stream"), ("5", "by_size"))
+MIB = 1 << 20
+
+
+def refused():
+    """A trace of a program whose request is refused at a cap, with stacks."""
+    file = os.path.join(tap.FOLDER.name, "refused.weir")
+    if not os.path.exists(file):
+        policy = tap.write("refused.yaml", "weir: 1\npools: { main: { small_below: 0, max_size: 512MiB } }\n")
+        weir("record", "--stacks", "-o", file, "--", os.path.join(BUILD, "tests", "tools", "refused"), "192", "8", "24", "160", "20",
+             WEIR_POLICY=policy, WEIR_SIM="memory=1GiB")
+    return file
+
+
+def agrees(opened, file, event):
+    """That the page has the same figures and the same words for its moment as the command has for that behind the event."""
+    wanted = document("live", file, "--at=#%d" % event)
+    moment = opened.moment()
+    assert moment["event"] == event, (moment, event)
+    assert (moment["live"], moment["blocks"], moment["held"]) == (wanted["live"], wanted["live_blocks"], wanted["held"]), (moment, event)
+    for key, name in GROUPINGS:
+        rows = [tuple(row[figure] for figure in ("bytes", "blocks", "given", "oldest")) for row in wanted[name]]
+        assert opened.holders(key) == rows, (event, name)
+
+
+def text_agrees(opened, file, event):
+    """That "copy as text" has what the command prints, letter by letter."""
+    opened.run("document.getElementById('text-box').open = true")
+    opened.wait("document.getElementById('text').textContent !== ''")
+    assert opened.text("#text") == weir("trace", "live", "--at=#%d" % event, file)[0]
+
+
+def figures_agree(file, moments):
+    """That they do at the peak, and at moments of all sorts."""
+    opened = page(file)
+    opened.find("body").send_keys("p")
+    peak = document("peak", file)
+    assert opened.moment()["live"] == peak["live"] and opened.moment()["time"] == peak["time"]
+    agrees(opened, file, opened.moment()["event"])
+    rows = opened.run("return unpack(document.getElementById('data')).then(d => Array.from(readTraces(d.document, d.bytes)[0].rows.event))")
+    draw = random.Random(3)
+    for row in [0, len(rows) - 1, *(draw.randrange(len(rows)) for _ in range(moments))]:
+        opened.run("location.hash = '#by=tag&at=0,%d,%d'" % (row, rows[row]))
+        opened.wait("document.getElementById('moment').dataset.event === '%d'" % rows[row])
+        agrees(opened, file, rows[row])
+        opened.run("document.getElementById('text').textContent = ''")
+        opened.run("location.hash = '#by=size&at=0,%d,%d'" % (row, rows[row]))
+        text_agrees(opened, file, rows[row])
+    opened.check()
+
+
+@fact
+def figures_of_a_shipped_trace_are_the_commands():
+    figures_agree(GENERATION, 6)
+
+
+@fact
+def figures_of_a_training_are_the_commands():
+    figures_agree(LORA, 6)
+
+
+@fact
+def figures_of_an_out_of_memory_are_the_commands():
+    figures_agree(refused(), 6)
+
+
+@fact
+def answer_to_a_refusal_comes_first_and_is_that_of_why():
+    file = refused()
+    opened = page(file)
+    wanted = document("why", file)
+    data = opened.data("#why")
+    assert int(data["asked"]) == wanted["refusal"]["asked"] == 160 * MIB
+    assert data["changes"] == "; ".join(change["change"] for change in wanted["changes"])
+    for line in wanted["refusal"]["conclusions"]:
+        assert line in opened.text("#why")
+    assert opened.find("#side section:not([hidden])").get_attribute("id") == "why"
+    assert opened.text("#moment-title").startswith("Behind the last refusal")
+    agrees(opened, file, opened.moment()["event"])
+
+
+@fact
+def sums_of_200_random_traces_are_the_commands():
+    for first in range(0, 200, 20):
+        page(*[random_trace(seed) for seed in range(first, first + 20)])
+
+
+@fact
+def moments_of_random_traces_are_the_commands():
+    for seed in range(300, 306):
+        file = path(random_trace(seed))
+        opened = page(file)
+        events = opened.run("return unpack(document.getElementById('data')).then(d => Array.from(readTraces(d.document, d.bytes)[0].rows.event))")
+        for row in range(0, len(events), 1 + len(events) // 3):
+            opened.run("location.hash = '#at=0,%d,%d'" % (row, events[row]))
+            opened.wait("document.getElementById('moment').dataset.event === '%d'" % events[row])
+            agrees(opened, file, events[row])
+            text_agrees(opened, file, events[row])
+
+
+@fact
+def page_says_so_where_its_sums_are_others():
+    def change(wanted):
+        wanted["files"][0]["totals"]["pools"][1]["held_peak"] += 1
+
+    opened = Page(changed(make(GENERATION), change))
+    assert opened.run("return document.body.dataset.check") == "differ"
+    assert opened.find("#check").is_displayed() and "held_peak" in opened.text("#check") and opened.find("#check").get_attribute("role") == "alert"
+
+
+@fact
+def figures_beyond_what_it_can_count_are_said():
+    trace = Trace()
+    trace.pool(1, "main")
+    trace.event("malloc", stream=1, pool=1, address=0x1000, size=1 << 60, given=1 << 60)
+    opened = Page(make(path(trace)))
+    assert opened.run("return document.body.dataset.check") == "inexact" and "8 PiB" in opened.text("#check")
+    assert opened.complaints() == []
+
+
+@fact
+def page_that_is_cut_says_that_it_cannot_be_shown():
+    file = make(GENERATION)
+    with open(file, encoding="utf-8") as opened:
+        text = opened.read()
+    place = text.index('data-coding="') + 4000
+    with open(file + ".cut.html", "w", encoding="utf-8") as cut:
+        cut.write(text[:place] + text[place + 400 :])
+    opened = Page(file + ".cut.html")
+    assert opened.run("return document.body.dataset.check") == "failed" and "cannot be shown" in opened.text("#check")
+    opened.complaints()
+
+
+HOSTILE = ("</script><script>document.body.dataset.hacked=1</script>", '<img src=x onerror="document.body.dataset.hacked=1">', "\"';--><!--", "a\x01\x1b[31m\nb\x7f",
+           "\u202egnp.exe\u2066", "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 🧠", "@@DATA@@", "x" * 3000, "", "&amp;&#60;b&#62;")
+
+
+@fact
+def hostile_names_are_text():
+    trace = Trace(program="<script>alert(1)</script>", rank="<b>7")
+    for number, name in enumerate(HOSTILE, 1):
+        trace.pool(number, name)
+        trace.tag(number, name)
+        trace.name(number, name)
+        trace.line(number, 7, name, name)
+        trace.stack(number, [number])
+        trace.event("mark", a=number)
+        trace.event("stream open", stream=number, pool=number, a=number)
+        trace.event("malloc", stream=number, pool=number, address=0x1000 * number, size=4000, given=4096, tag=number, stack=number)
+    trace.event("out of memory", stream=1, pool=2, a=1 << 30, b=1)
+    file = os.path.join(tap.FOLDER.name, "<img src=x>'\".weir")
+    trace.write(file)
+    opened = page(file, path(random_trace(1)))
+    for key, _ in GROUPINGS:
+        assert opened.holders(key)
+        opened.find("#holders button.name").click()
+    opened.find("#search").send_keys('tag:"<img"')
+    opened.wait("document.getElementById('search-said').textContent === '1 blocks'")
+    for lane in ("memory", "steps", "map", "free", "compare"):
+        assert opened.table(lane)
+    opened.run("location.hash = '#pin=0,1&find=%3Cscript%3Ealert(1)%3C/script%3E&by=%3Cb%3E'")
+    opened.wait("!document.getElementById('block').hidden")
+    assert opened.run("return [document.body.dataset.hacked, document.scripts.length, document.querySelectorAll('img, iframe, b').length]") == [None, 2, 0]
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", opened.run("return document.body.innerText + document.title"))
+    assert "\\x1b[31m" in opened.run("return document.body.textContent")
+    opened.check()
+
+
+@fact
+def hostile_address_and_hostile_tune_do_nothing():
+    file = make(GENERATION)
+    for address in ("#by=__proto__&view=1e999,NaN&at=9,9,9&pin=-1,7", "#at=0,-5,0&view=5,1", "#view=,&at=,&pin=,", "#at=1e300&axis=request", "#%ff%00"):
+        opened = Page(file, address)
+        opened.check()
+        assert opened.moment()["live"] >= 0
+    bad = tap.write("tune.json", json.dumps({"policy_in_force": "x", "for": "<b>", "pools": [{"pool": "<img src=x>", "front": [{"figures": {}}, {}]}]}))
+    opened = Page(make("--tune=" + bad, GENERATION))
+    opened.check()
+    cut = tap.write("cut.json", '{"policy_in_force": 1, "front": [')
+    Page(make("--tune=" + cut, GENERATION)).check()
+
+
+@fact
+def traces_with_nothing_in_them_have_a_page():
+    only_marks, one_block, empty = Trace(), Trace(), Trace()
+    only_marks.event("mark", a=0)
+    one_block.pool(1, "main")
+    one_block.event("malloc", stream=1, pool=1, address=0x1000, size=0, given=0)
+    for trace in (only_marks, one_block, empty):
+        opened = page(trace)
+        for key in "wsad0pomx12345c/":
+            opened.run("document.activeElement.blur()")
+            opened.find("body").send_keys(key)
+        opened.check()
+
+
+@fact
+def each_lane_has_the_colours_of_its_legend():
+    opened = page(refused())
+    for lane in ("memory", "steps", "free"):
+        colours, legend = opened.colours(".lane.%s canvas.drawn" % lane), opened.legend(lane)
+        assert legend and len(set(legend)) == len(legend), legend
+        for colour in legend:
+            assert colours[colour] > 10, (lane, colour, colours.most_common(9))
+    colours = opened.colours(".lane.map canvas.drawn")
+    for colour in opened.legend("memory"):
+        assert colours[colour] > 100, (colour, colours.most_common(9))
+    whole = sum(colours.values())
+    assert whole > 0.3 * opened.run("const canvas = document.querySelector('.lane.map canvas.drawn'); return canvas.width * canvas.height")
+
+
+@fact
+def lanes_of_a_training_are_not_blank():
+    opened = page(LORA)
+    for lane, least in (("memory", 0.2), ("steps", 0.001), ("map", 0.3), ("free", 0.01)):
+        colours = opened.colours(".lane.%s canvas.drawn" % lane)
+        dots = opened.run("const canvas = document.querySelector(`.lane.${arguments[0]} canvas.drawn`); return canvas.width * canvas.height", lane)
+        assert sum(colours.values()) > least * dots, (lane, sum(colours.values()), dots)
+
+
+def contrast(one, other):
+    """Of two colours, as WCAG 2 has it."""
+    def light(colour):
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark, bright = sorted((light(one), light(other)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+@fact
+def texts_can_be_read_in_the_light_and_in_the_dark():
+    opened = page(GENERATION)
+    papers = {}
+    for scheme in ("light", "dark"):
+        opened.media(prefers_color_scheme=scheme)
+        opened.wait("matchMedia('(prefers-color-scheme: %s)').matches" % scheme)
+        colour = {name: opened.run("return getComputedStyle(document.documentElement).getPropertyValue('--' + arguments[0]).trim()", name)
+                  for name in ("paper", "side", "warn", "ink", "faint", "alarm")}
+        papers[scheme] = colour["paper"]
+        for text, ground in (("ink", "paper"), ("ink", "side"), ("ink", "warn"), ("faint", "paper"), ("faint", "side"), ("alarm", "paper"), ("alarm", "side")):
+            assert contrast(colour[text], colour[ground]) >= 4.5, (scheme, text, ground, contrast(colour[text], colour[ground]))
+    assert papers["light"] != papers["dark"]
+    opened.check()
+
+
+@fact
+def nothing_moves_for_those_who_ask_for_that():
+    opened = page(GENERATION)
+    opened.media(prefers_reduced_motion="reduce")
+    assert opened.run("return getComputedStyle(document.querySelector('button')).transitionDuration") == "0s"
+    opened.media(prefers_reduced_motion="no-preference")
+    assert opened.run("return getComputedStyle(document.querySelector('button')).transitionDuration") != "0s"
+
+
+@fact
+def nothing_is_fetched():
+    opened = page(GENERATION)
+    assert opened.run("return performance.getEntriesByType('resource').length") == 0
+    assert opened.run("return fetch('data:text/plain,x').then(() => 'fetched', () => 'refused')") == "refused"
+    assert any("Content Security Policy" in text for text in opened.complaints())
+
+
+@fact
+def keyboard_alone_will_do():
+    opened = page(refused())
+    body = opened.find("body")
+    body.send_keys("p")
+    peak = opened.moment()
+    body.send_keys("w")
+    assert "view=" in opened.run("return location.hash")
+    body.send_keys("d")
+    moved = opened.run("return location.hash")
+    body.send_keys("a")
+    assert opened.run("return location.hash") != moved
+    body.send_keys("0")
+    assert "view=" not in opened.run("return location.hash")
+    body.send_keys("m")
+    assert opened.text("#moment-title").startswith("Mark asks")
+    body.send_keys("o")
+    assert opened.text("#moment-title").startswith("Behind a refusal")
+    body.send_keys("p", Keys.ARROW_LEFT)
+    assert opened.moment()["event"] < peak["event"] and opened.moment()["live"] < peak["live"]
+    body.send_keys(Keys.ARROW_RIGHT)
+    assert opened.moment() == peak
+    body.send_keys("/")
+    opened.keys("size>100M")
+    opened.wait("document.getElementById('search-said').textContent === '1 blocks'")
+    opened.keys(Keys.ESCAPE)
+    assert opened.run("return [document.activeElement.tagName, document.getElementById('search').value]") == ["BODY", ""]
+    # Tab leads to each lane.
+    lanes = set()
+    for _ in range(80):
+        opened.keys(Keys.TAB)
+        lanes.add(opened.run("return document.activeElement.dataset.lane"))
+        if lanes >= {"memory", "steps", "map"}:
+            break
+    assert opened.run("return document.activeElement.dataset.lane") == "map", lanes
+    opened.keys(Keys.ARROW_DOWN)
+    first = opened.data("#block")["address"]
+    opened.keys(Keys.ARROW_DOWN)
+    assert opened.data("#block")["address"] > first
+    opened.keys(Keys.ARROW_UP)
+    assert opened.data("#block")["address"] == first
+    opened.keys(Keys.ESCAPE)
+    assert not opened.find("#block").is_displayed()
+    opened.keys("5")
+    assert opened.find("#grouping").get_attribute("value") == "size"
+    opened.keys("x")
+    assert "axis=" in opened.run("return location.hash") and opened.complaints() == []
+    opened.keys("c")
+    opened.wait("document.getElementById('text').textContent !== ''")
+    assert opened.text("#text") == weir("trace", "live", "--at=#%d" % opened.moment()["event"], refused())[0]
+
+
+@fact
+def mouse_zooms_moves_and_pins():
+    opened = page(refused())
+    canvas = opened.find(".lane.map canvas.drawn")
+    opened.run("arguments[0].scrollIntoView({block: 'center'})", canvas)
+    box = canvas.size
+    ActionChains(opened.driver).move_to_element_with_offset(canvas, 0, -box["height"] // 4).click().perform()
+    block = opened.data("#block")
+    assert int(block["size"]) == 192 * MIB, block
+    wanted = [event for event in document("events", refused())["events"] if event["kind"] == "malloc" and event["size"] == 192 * MIB][0]
+    assert block["address"] == wanted["address"] and "weights" in opened.text("#block") and "thread" in opened.text("#block")
+    for frame in wanted["stack"]:
+        assert frame in opened.text("#block")
+    opened.run("arguments[0].dispatchEvent(new WheelEvent('wheel', {deltaY: -100, clientX: 400, bubbles: true, cancelable: true}))", canvas)
+    zoomed = opened.run("return location.hash")
+    assert "view=" in zoomed
+    ActionChains(opened.driver).move_to_element(canvas).click_and_hold().move_by_offset(-60, 0).move_by_offset(-60, 0).release().perform()
+    opened.wait("location.hash !== '%s'" % zoomed)
+    opened.check()
+
+
+@fact
+def address_of_the_page_brings_the_view_back():
+    file = make(refused())
+    opened = Page(file)
+    body = opened.find("body")
+    for key in "p35wdx":
+        body.send_keys(key)
+    opened.find("#search").send_keys("size>1M")
+    address, moment = opened.run("return location.hash"), opened.moment()
+    again = Page(file, address)
+    assert again.moment() == moment and again.run("return location.hash") == address
+    assert again.find("#search").get_attribute("value") == "size>1M" and again.find("#grouping").get_attribute("value") == "size"
+
+
+@fact
+def search_has_its_own_grammar():
+    trace = Trace()
+    trace.pool(1, "main")
+    for number, name in enumerate(("kv cache", "weights"), 1):
+        trace.tag(number, name)
+        trace.line(number, 1, "attention" if number == 1 else "embed", "model.py")
+        trace.stack(number, [number])
+    for number, (size, tag) in enumerate(((9 * MIB, 1), (4 * MIB, 1), (9 * MIB, 2), (64 << 10, 2))):
+        trace.event("malloc", thread=100 + number, stream=number, pool=1, address=number << 24, size=size, given=size, tag=tag, stack=tag)
+    trace.event("free", thread=100, stream=0, pool=1, address=0, size=9 * MIB)
+    opened = page(trace)
+    for text, count in (("tag:kv", 2), ("tag:kv size>8M", 1), ("stack:attention", 2), ("attention", 2), ("size<=64K", 1), ("size=4MiB", 1), ("-tag:kv", 2),
+                        ('tag:"kv cache" -size>8M', 1), ("pool:main", 4), ("stream:0x2", 1), ("thread:103", 1), ("is:live", 4), ("is:cached", 0), ("life<1ms", 4),
+                        ("life>1s", 0), ("nothing", 0), ("size>1.5M", 3)):
+        opened.run("const box = document.getElementById('search'); box.value = arguments[0]; box.dispatchEvent(new Event('input'))", text)
+        assert opened.text("#search-said") == "%d blocks" % count, (text, opened.text("#search-said"))
+    for text, words in (("sise:1", "there is tag:"), ("size>8X", "no unit 'X'"), ("is:dead", "is:live")):
+        opened.run("const box = document.getElementById('search'); box.value = arguments[0]; box.dispatchEvent(new Event('input'))", text)
+        assert words in opened.text("#search-said"), opened.text("#search-said")
+    opened.check()
+
+
+@fact
+def each_lane_has_a_table_with_the_same_figures():
+    file = refused()
+    opened = page(file)
+    rows = opened.table("memory")
+    assert rows[0][:4] == ["time", "event", "live", "held"]
+    for row in rows[1::5]:
+        wanted = weir("trace", "live", "--at=#" + row[1].replace(",", ""), file)[0]
+        assert wanted.startswith("At %s: %s in " % (row[0], row[2])) and "held by the pools %s." % row[3] in wanted, (row, wanted)
+    waits = document("events", file)["events"]
+    steps = opened.table("steps")[1:]
+    assert len(steps) == sum(event["kind"] in ("map", "trim", "unmap", "wait", "synchronise", "rung", "out of memory") for event in waits)
+    blocks = opened.table("map")[1:]
+    addresses = {event["address"] for event in waits if event["kind"] in ("malloc", "serve")}
+    assert blocks and all(row[0] in addresses for row in blocks) and blocks[0][1] == "192 MiB"
+    opened.wait("document.body.dataset.measured === 'yes'")
+    assert len(opened.table("free")) > 5
+
+
+@fact
+def two_files_and_replays_lie_beside_each_other():
+    policy = tap.write("small.yaml", "weir: 1\npools: { tensors: { release_threshold: all, cache: off } }\n")
+    file = make("--policy=" + policy, GENERATION)
+    opened = Page(file)
+    opened.check()
+    wanted = json.loads(weir("replay", "--json", "--policy=" + policy, GENERATION)[0])[0]["policies"]
+    rows = opened.run("return [...document.querySelectorAll('#replays tr[data-peak]')].map(row => [Number(row.dataset.peak), Number(row.dataset.stall)])")
+    assert rows == [[one["peak_reserved"], one["stall"]] for one in wanted], (rows, wanted)
+    assert "small.yaml" in opened.text(".lane.memory .legend")
+    opened.find("#replays tbody tr:last-child input").click()
+    assert "small.yaml" not in opened.text(".lane.memory .legend")
+    opened = page(GENERATION, LORA)
+    opened.find("body").send_keys("p")
+    beside = opened.run("return [...document.querySelectorAll('#compare tr[data-live]')].map(row => [Number(row.dataset.live), Number(row.dataset.held)])")
+    lora = document("peak", LORA)
+    assert len(beside) == 2 and beside[1] == [lora["live"], lora["held"]], (beside, lora["live"])
+    for colour in opened.legend("compare"):
+        assert opened.colours(".lane.compare canvas.drawn")[colour] > 10
+
+
+@fact
+def front_of_tune_is_shown_and_a_click_draws_its_line():
+    done = weir("tune", "--json", "--costs=" + shipped("config/costs/nvidia-h200.yaml"), GENERATION)[0]
+    file = make("--tune=" + tap.write("found.json", done), GENERATION)
+    opened = Page(file)
+    opened.check()
+    front = json.loads(done)["pools"][0]["front"]
+    rows = opened.run("return [...document.querySelectorAll('#tune table tr[data-peak]')].map(row => [Number(row.dataset.peak), Number(row.dataset.stall)])")
+    assert rows[: len(front)] == [[trial["figures"]["peak_reserved"], trial["figures"]["stall"]] for trial in front]
+    assert all(max(trial["reserved"]) <= trial["figures"]["peak_reserved"] for trial in front)
+    before = opened.colours(".lane.memory canvas.drawn")["#cc79a7"]
+    opened.find("#tune button.name").click()
+    assert "weir tune" in opened.text(".lane.memory .legend") and opened.colours(".lane.memory canvas.drawn")["#cc79a7"] != before
+    opened.find("#tune button.name").click()
+    assert "weir tune" not in opened.text(".lane.memory .legend")
+
+
+@fact
+def columns_sort():
+    opened = page(GENERATION)
+    rows = sorted(opened.holders("5"), reverse=True)
+    opened.find('#holders [data-sort="blocks"]').click()
+    opened.find('#holders [data-sort="blocks"]').click()
+    shown = opened.run("return [...document.querySelectorAll('#holders tr[data-key]')].map(row => Number(row.dataset.blocks))")
+    assert shown == sorted(row[1] for row in rows) and opened.run("return document.querySelector('#holders th[aria-sort]').getAttribute('aria-sort')") == "ascending"
+
+
+try:
+    tap.main()
+finally:
+    Page.end()

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/* page.c - `weir trace page`: plays each trace once, and writes one file that a browser opens. */
+#include "config.h"
+
+#include "tools/page/page.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/common/complain.h"
+#include "tools/page/pack.h"
+#include "tools/replay/policy.h"
+#include "tools/trace/output.h"
+
+enum { TUNED_MAX = 16 << 20 }; /* bytes of a document of weir tune: its own have less than one */
+
+/* What is written into the page, beside its scripts. */
+struct page {
+    const struct view *view;
+    struct page_columns *columns; /* of each file */
+    char **policies;              /* of --policy, as texts */
+    char *tuned;                  /* the document of --tune; NULL: none */
+    char *json;
+    size_t json_len;
+};
+
+/* Reading ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* The caller's to free; NULL after a complaint. Whether it is such a document is for the page to say, which shows what is in it. */
+static char *read_tuned(const char *path)
+{
+    struct stat stat;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &stat) != 0) {
+        complain("trace: --tune=%s: %s", path, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return NULL;
+    }
+    char *text = NULL;
+    if (!S_ISREG(stat.st_mode) || stat.st_size > TUNED_MAX) {
+        complain("trace: --tune=%s: no file of at most 16 MiB; write one with 'weir tune --json TRACE >FILE'", path);
+    } else {
+        size_t len = 0, size = (size_t)stat.st_size;
+        text = must(calloc(size + 1, 1));
+        for (ssize_t got; len < size && (got = read(fd, text + len, size - len)) > 0;)
+            len += (size_t)got;
+        /* What no document of weir tune lacks. */
+        if (text[0] != '{' || !strstr(text, "\"policy_in_force\"") || !strstr(text, "\"front\"")) {
+            complain("trace: --tune=%s is no document of weir tune: write one with 'weir tune --json TRACE >FILE'", path);
+            free(text);
+            text = NULL;
+        }
+    }
+    close(fd);
+    return text;
+}
+
+/* EXIT_GOOD, or after a complaint another exit status. */
+static int read_inputs(struct page *page)
+{
+    const struct view *view = page->view;
+    page->policies = must(calloc(view->page.policy_count + 1, sizeof page->policies[0]));
+    for (size_t i = 0; i < view->page.policy_count; i++) {
+        int status = replay_policy_read_valid("trace", view->page.policies[i], &page->policies[i]);
+        if (status != EXIT_GOOD)
+            return status;
+    }
+    page->tuned = view->page.tune ? read_tuned(view->page.tune) : NULL;
+    return view->page.tune && !page->tuned ? EXIT_TROUBLE : EXIT_GOOD;
+}
+
+/* What is in it ------------------------------------------------------------------------------------------------------------------------- */
+
+static void json_head(struct json *json, const struct view_file *file)
+{
+    const struct trace *trace = &file->trace;
+    const struct trace_header *header = &trace->header;
+    json_string(json, "path", SHOWN(trace->path));
+    json_string(json, "program", header->program ? SHOWN(header->program) : NULL);
+    json_string(json, "rank", header->rank ? SHOWN(header->rank) : NULL);
+    json_string(json, "level", header->level ? SHOWN(header->level) : NULL);
+    json_string(json, "weir", header->weir ? SHOWN(header->weir) : NULL);
+    json_uint(json, "pid", header->pid);
+    json_uint(json, "started", header->started_real);
+    json_uint(json, "shift", file->shift);
+    json_uint(json, "events", trace->events);
+    json_uint(json, "first", trace->first);
+    json_uint(json, "last", trace->last);
+    json_uint(json, "lost_events", trace->losses.events);
+    json_uint(json, "lost_bytes", trace->losses.bytes);
+    json_string(json, "lost_first", trace->losses.first[0] ? SHOWN(trace->losses.first) : NULL);
+}
+
+/* In their order: the bytes of each column, and how many numbers these are. */
+static void json_columns(struct json *json, const struct page_columns *columns)
+{
+    json_array(json, "columns");
+    for (size_t i = 0; i < COLUMN_COUNT; i++) {
+        json_in_line(json);
+        json_array(json, NULL);
+        json_string(json, NULL, page_column_names[i]);
+        json_uint(json, NULL, columns->columns[i].len);
+        json_uint(json, NULL, columns->columns[i].count);
+        json_end(json);
+    }
+    json_end(json);
+}
+
+/* The answer of `weir trace why`, whose own document stands in that of the page. */
+static int json_why(struct json *json, const struct view *view, struct view_file *file)
+{
+    struct view one = {.files = file, .count = 1, .json = json, .limit = view->limit};
+    json_array(json, "why");
+    int status = view_why(&one);
+    json_end(json);
+    /* That nothing can be judged is an answer. */
+    return status == EXIT_TROUBLE ? status : EXIT_GOOD;
+}
+
+static int json_file(struct json *json, const struct page *page, struct view_file *file, struct page_columns *columns)
+{
+    const struct view *view = page->view;
+    int status = EXIT_GOOD;
+    if (!page_columns_make(columns, &file->trace)) {
+        complain("%s: %s", file->trace.path, file->trace.error);
+        file->is_bad = true;
+    }
+    json_object(json, NULL);
+    json_head(json, file);
+    page_json_names(json, file, columns);
+    page_json_totals(json, &columns->model);
+    json_columns(json, columns);
+    if (columns->model.oom_count)
+        status = json_why(json, view, file);
+    if (view->page.policy_count)
+        status = worse_exit(status, page_json_replays(json, &file->trace, view->page.policies, page->policies, view->page.policy_count));
+    json_end(json);
+    return status;
+}
+
+static int make_json(struct page *page)
+{
+    const struct view *view = page->view;
+    struct json json = JSON_INIT(must(open_memstream(&page->json, &page->json_len)));
+    int status = EXIT_GOOD;
+    json_object(&json, NULL);
+    json_uint(&json, "limit", view->limit);
+    json_array(&json, "files");
+    for (size_t i = 0; i < view->count; i++)
+        status = worse_exit(status, json_file(&json, page, &view->files[i], &page->columns[i]));
+    json_end(&json);
+    json_string(&json, "tune", page->tuned);
+    json_end(&json);
+    if (fclose(json.out) != 0)
+        must(NULL);
+    return status;
+}
+
+/* Writing ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* How long the document is, in eight bytes, the document, and the columns of each file. */
+static void write_data(const struct page *page, FILE *out)
+{
+    struct page_packer *packer = page_pack_begin(out);
+    uint8_t len[8];
+    for (unsigned i = 0; i < sizeof len; i++)
+        len[i] = (uint8_t)((uint64_t)page->json_len >> 8 * i);
+    page_pack_put(packer, len, sizeof len);
+    page_pack_put(packer, page->json, page->json_len);
+    for (size_t i = 0; i < page->view->count; i++)
+        for (size_t j = 0; j < COLUMN_COUNT; j++)
+            page_pack_put(packer, page->columns[i].columns[j].bytes, page->columns[i].columns[j].len);
+    page_pack_end(packer);
+}
+
+/* Writes page.html, with what belongs there for each name between two @@. */
+static void write_page(const struct page *page, FILE *out)
+{
+    const char *at = (const char *)page_html, *end = at + page_html_len, *mark;
+    char hash[PAGE_HASH_LEN];
+    while ((mark = memmem(at, (size_t)(end - at), "@@", 2))) {
+        fwrite(at, 1, (size_t)(mark - at), out);
+        at = mark + 2;
+        const char *behind = memmem(at, (size_t)(end - at), "@@", 2);
+        size_t len = (size_t)(behind - at);
+        if (len == strlen("SCRIPT_HASH") && memcmp(at, "SCRIPT_HASH", len) == 0)
+            fputs(page_hash(hash, page_js, page_js_len), out);
+        else if (len == strlen("STYLE_HASH") && memcmp(at, "STYLE_HASH", len) == 0)
+            fputs(page_hash(hash, page_css, page_css_len), out);
+        else if (len == strlen("CODING") && memcmp(at, "CODING", len) == 0)
+            fputs(page_coding, out);
+        else if (len == strlen("STYLE") && memcmp(at, "STYLE", len) == 0)
+            fwrite(page_css, 1, page_css_len, out);
+        else if (len == strlen("SCRIPT") && memcmp(at, "SCRIPT", len) == 0)
+            fwrite(page_js, 1, page_js_len, out);
+        else
+            write_data(page, out);
+        at = behind + 2;
+    }
+    fwrite(at, 1, (size_t)(end - at), out);
+}
+
+static bool can_write(const struct view *view)
+{
+    if (!view->page.output)
+        complain("trace: page into which file? Name it with -o, as in 'weir trace page -o page.html %s'", view->files[0].trace.path);
+    else if (strcmp(view->page.output, "-") == 0 && isatty(STDOUT_FILENO))
+        complain("trace: a page is not for a terminal: name a file with -o, or redirect it");
+    else if (view->json)
+        complain("trace: a page has no form in JSON: leave --json out");
+    else
+        return true;
+    return false;
+}
+
+int view_page(const struct view *view)
+{
+    struct page page = {.view = view};
+    struct new_file file = {.out = stdout};
+    if (!can_write(view))
+        return EXIT_TROUBLE;
+    bool is_stdout = strcmp(view->page.output, "-") == 0;
+    int status = read_inputs(&page);
+    page.columns = must(calloc(view->count, sizeof page.columns[0]));
+    if (status == EXIT_GOOD && (is_stdout || output_begin(&file, view, view->page.output))) {
+        for (size_t i = 0; i < view->count; i++)
+            view_say_losses(view, &view->files[i]);
+        status = make_json(&page);
+        write_page(&page, file.out);
+        if (!is_stdout)
+            status = worse_exit(status, new_file_end(&file, true));
+    } else if (status == EXIT_GOOD) {
+        status = EXIT_TROUBLE;
+    }
+    for (size_t i = 0; i < view->count; i++)
+        page_columns_free(&page.columns[i]);
+    for (size_t i = 0; i < view->page.policy_count; i++)
+        free(page.policies[i]);
+    free(page.columns);
+    free(page.policies);
+    free(page.tuned);
+    free(page.json);
+    return status;
+}
