@@ -351,6 +351,64 @@ def mouse_zooms_moves_and_pins():
 
 
 @fact
+def addresses_zoom_with_shift_and_come_back_with_the_address():
+    file = make(refused())
+    opened = Page(file)
+    canvas = opened.find(".lane.map canvas.drawn")
+    others = opened.legend("memory")[0]
+    assert opened.colours(".lane.map canvas.drawn")[others] > 100
+    for _ in range(6):
+        opened.run("const box = arguments[0].getBoundingClientRect(); arguments[0].dispatchEvent(new WheelEvent('wheel', {deltaY: -100, shiftKey: true, "
+                   "clientX: box.left + 400, clientY: box.top + 10, bubbles: true, cancelable: true}))", canvas)
+    # Only the block of 192 MiB is seen there, all along its life.
+    assert "rows=" in opened.run("return location.hash") and opened.colours(".lane.map canvas.drawn")[others] == 0
+    again = Page(file, opened.run("return location.hash"))
+    assert again.run("return [band.from > 0 || band.to < 1, location.hash.includes('rows=')]") == [True, True]
+    again.find("body").send_keys("0")
+    assert again.run("return [band.from, band.to]") == [0, 1]
+    again.find("body").send_keys("W")
+    assert again.run("return band.to - band.from") < 1
+    again.find("body").send_keys("S", "S", "D", "A")
+    assert again.run("return band.to - band.from") == 1 and again.complaints() == []
+
+
+@fact
+def stacks_are_named_by_who_asked_not_by_weir():
+    trace = Trace()
+    trace.pool(1, "main")
+    lines = ("weir_malloc", "at::empty", "forward", "step", "main")
+    for number, name in enumerate(lines, 1):
+        trace.line(number, number, name, "model.py" if name in ("forward", "step") else "lib.c")
+    for number, stack in enumerate(([1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 4], [1, 5], [1]), 1):
+        trace.stack(number, stack)
+        trace.event("malloc", stream=1, pool=1, address=number << 20, size=512 * (9 - number), given=512 * (9 - number), stack=number)
+    opened = page(trace)
+    opened.find("body").send_keys("2")
+    names = opened.run("return [...document.querySelectorAll('#holders button.name')].map(button => button.textContent)")
+    assert names == ["forward (model.py:3) < step (model.py:4)", "forward (model.py:3) < main (lib.c:5)", "step (model.py:4)", "main (lib.c:5)",
+                     "weir_malloc (lib.c:1)"], names
+
+
+@fact
+def runs_of_different_days_both_begin_at_zero_and_ranks_of_one_job_where_they_did():
+    def run(started):
+        trace = Trace(started_real=str(started))
+        trace.pool(1, "main")
+        for number in range(200):
+            trace.event("malloc", stream=1, pool=1, address=number << 20, size=512, given=512, time=number * 5000000)
+        return trace
+
+    for later, shown in ((86400, ["0 s", "0 s"]), (0.5, ["0 s", "500 ms"])):
+        opened = page(run(1700000000 * 10**9), run(int((1700000000 + later) * 10**9)))
+        begins = []
+        for number in (0, 1):
+            opened.run("location.hash = '#axis=time&at=%d,0,1'" % number)
+            opened.wait("document.getElementById('moment').dataset.trace === '%d'" % number)
+            begins.append(opened.text("#moment-title").split(",")[0])
+        assert begins == shown, begins
+
+
+@fact
 def address_of_the_page_brings_the_view_back():
     file = make(refused())
     opened = Page(file)

@@ -6,7 +6,7 @@
 "use strict";
 
 const KEYS = [
-    ["wheel, W S", "zoom, at the mouse or the cursor"], ["drag, A D", "move"], ["0", "all"], ["P", "the peak"], ["O", "the next refusal"],
+    ["wheel, W S", "zoom, at the mouse or the cursor"], ["drag, A D", "move"], ["Shift with these", "in the map: zoom and move the addresses"], ["0", "all"], ["P", "the peak"], ["O", "the next refusal"],
     ["M", "the next mark"], ["← →", "the cursor by one request; with Shift by a hundredth of the view"], ["↑ ↓", "in the map: the next block by address"],
     ["Enter, click", "pin the block; the cursor stays"], ["Esc", "let go"], ["1 … 5", "by tag, stack, pool, stream, size"], ["X", "by time, or by request"], ["/", "find blocks"],
     ["C", "copy the moment as text"],
@@ -33,7 +33,7 @@ function colourMark(colour) {
 // A lane: its heading, its canvas, its legend, its table.
 function addLane(state, kind, title, note, trace, draw, table) {
     const canvas = make("canvas", null, { className: "drawn", tabIndex: 0, role: "img" }), stage = make("div", [canvas], { className: "stage" });
-    const twin = twinOf(title, () => table(state, trace)), legend = make("div"), name = state.traces.length > 1 && trace ? `, ${trace.path}` : "";
+    const twin = twinOf(title, () => table(state, trace)), legend = make("div"), name = state.traces.length > 1 && trace ? `, ${trace.name}` : "";
     const section = make("section", [make("h2", [title, make("small", note + name)]), stage, legend, twin.details], { className: `lane ${kind}` });
     canvas.setAttribute("aria-label", `${title}${name}. The same is in the table below. Arrows move the cursor.`);
     canvas.dataset.lane = kind;
@@ -47,6 +47,10 @@ function addLane(state, kind, title, note, trace, draw, table) {
 
 function addLanes(state) {
     $("lanes").classList.toggle("several", state.traces.length > 1);
+    if (state.traces.length > 1) {
+        const lane = addLane(state, "compare", "Beside each other", "what the pools held, of each file and each replay", null, drawComparison, comparisonTable);
+        lane.legend.append(legendOf(comparable(state).map(one => [colourMark(COLOURS[one.slot]), one.name])));
+    }
     for (const trace of state.traces) {
         addLane(state, "memory", "Live memory", "what the program had; dashed: what the pools held", trace, drawMemory, memoryTable);
         const steps = addLane(state, "steps", "Steps", "what calls waited for, a row for each thread; the height is the time, logarithmically", trace, drawSteps, stepsTable);
@@ -56,10 +60,6 @@ function addLanes(state) {
         map.stage.append(map.over);
         const free = addLane(state, "free", "Free pieces", "the largest free piece, in front of all that is free", trace, drawFreePieces, freeTable);
         free.legend.append(legendOf([[colourMark(COLOURS[4]), "largest piece"], [colourMark(theme.free), "all that is free"]]));
-    }
-    if (state.traces.length > 1) {
-        const lane = addLane(state, "compare", "Beside each other", "what the pools held, of each file and each replay", null, drawComparison, comparisonTable);
-        lane.legend.append(legendOf(comparable(state).map(one => [colourMark(COLOURS[one.slot]), one.name])));
     }
     $("lanes").append(make("div", [make("span"), make("span"), make("span")], { id: "axis", "aria-hidden": "true" }));
 }
@@ -144,6 +144,29 @@ function lookAt(state, from, to) {
 function zoom(state, factor, place) {
     const middle = place >= axis.from && place <= axis.to ? place : (axis.from + axis.to) / 2;
     lookAt(state, middle - (middle - axis.from) * factor, middle + (axis.to - middle) * factor);
+}
+
+// The same of addresses, where `share` of what is seen stays.
+function zoomBand(state, factor, share) {
+    const seen = band.to - band.from, width = Math.min(1, Math.max(1e-6, seen * factor)), from = band.from + seen * share - width * share;
+    band.from = Math.max(0, Math.min(1 - width, from));
+    band.to = band.from + width;
+    changed(state);
+}
+
+function shiftBand(state, share) {
+    const width = band.to - band.from;
+    band.from = Math.max(0, Math.min(1 - width, band.from + width * share));
+    band.to = band.from + width;
+    changed(state);
+}
+
+// Where the pinned block lies in what is seen of the addresses; the middle without one.
+function shareOfPinned(state) {
+    if (!state.pinned)
+        return 0.5;
+    const { trace, birth } = state.pinned;
+    return Math.max(0, Math.min(1, yOf(trace.map, (trace.map.place[birth] + trace.map.end[birth]) / 2, 1)));
 }
 
 function shift(state, share) {
@@ -283,6 +306,8 @@ function keepAddress(state) {
     const parts = new URLSearchParams({ by: state.grouping, axis: axis.byRequest ? "request" : "time" });
     if (axis.from > axis.begin || axis.to < axis.end)
         parts.set("view", `${axis.from},${axis.to}`);
+    if (band.to - band.from < 1)
+        parts.set("rows", `${band.from},${band.to}`);
     parts.set("at", trace ? `${trace.number},${row},${event ?? moment.event}` : `${place}`);
     if (state.pinned)
         parts.set("pin", `${state.pinned.trace.number},${state.pinned.birth}`);
@@ -316,6 +341,8 @@ function readAddress(state) {
         axis.from = Math.max(axis.begin, view[0]);
         axis.to = Math.max(axis.from + 1, Math.min(axis.end, view[1]));
     }
+    const rows = numbersOf(parts.get("rows"), 2);
+    Object.assign(band, rows && rows[0] >= 0 && rows[0] < rows[1] && rows[1] <= 1 ? { from: rows[0], to: rows[1] } : { from: 0, to: 1 });
     if (exact && trace(exact[0]) && exact[1] >= -1 && exact[1] < trace(exact[0]).rows.count) {
         const found = Array.from(trace(exact[0]).others.event).indexOf(exact[2]);
         state.cursor = found >= 0 ? cursorAtOther(trace(exact[0]), found, "") : cursorAtRow(trace(exact[0]), exact[1]);
@@ -335,21 +362,30 @@ function holdCanvas(state, lane) {
     let drag = null;
     canvas.addEventListener("wheel", event => {
         event.preventDefault();
-        if (Math.abs(event.deltaX) > Math.abs(event.deltaY))
+        if (event.shiftKey && lane.kind === "map")
+            zoomBand(state, (event.deltaY || event.deltaX) > 0 ? 1.35 : 1 / 1.35, event.offsetY / canvas.clientHeight);
+        else if (Math.abs(event.deltaX) > Math.abs(event.deltaY))
             shift(state, event.deltaX / canvas.clientWidth);
         else
             zoom(state, event.deltaY > 0 ? 1.35 : 1 / 1.35, place(event));
     }, { passive: false });
     canvas.addEventListener("pointerdown", event => {
-        drag = { x: event.clientX, from: axis.from, to: axis.to, isFar: false };
+        drag = { x: event.clientX, y: event.clientY, from: axis.from, to: axis.to, low: band.from, isFar: false };
         canvas.setPointerCapture(event.pointerId);
     });
     canvas.addEventListener("pointermove", event => {
         if (drag && event.buttons) {
-            drag.isFar ||= Math.abs(event.clientX - drag.x) > 4;
+            drag.isFar ||= Math.abs(event.clientX - drag.x) > 4 || Math.abs(event.clientY - drag.y) > 4;
             const by = (drag.x - event.clientX) / canvas.clientWidth * (drag.to - drag.from);
             if (drag.isFar)
-                soon(() => lookAt(state, drag ? drag.from + by : axis.from, drag ? drag.to + by : axis.to));
+                soon(() => {
+                    if (drag && lane.kind === "map") {
+                        const width = band.to - band.from, low = drag.low + (drag.y - event.clientY) / canvas.clientHeight * width;
+                        band.from = Math.max(0, Math.min(1 - width, low));
+                        band.to = band.from + width;
+                    }
+                    lookAt(state, drag ? drag.from + by : axis.from, drag ? drag.to + by : axis.to);
+                });
         } else if (!state.isHeld) {
             const cursor = { place: place(event) };
             if (trace)
@@ -396,8 +432,14 @@ function letGo(state) {
 }
 
 const ACTIONS = {
-    w: state => zoom(state, 0.6, state.cursor.place), s: state => zoom(state, 1.6, state.cursor.place), a: state => shift(state, -0.2), d: state => shift(state, 0.2),
-    0: state => lookAt(state, axis.begin, axis.end), p: state => setCursor(state, peakCursor(state), true), o: state => goToOther(state, KIND.refusal),
+    w: (state, event) => event.shiftKey ? zoomBand(state, 0.6, shareOfPinned(state)) : zoom(state, 0.6, state.cursor.place),
+    s: (state, event) => event.shiftKey ? zoomBand(state, 1.6, shareOfPinned(state)) : zoom(state, 1.6, state.cursor.place),
+    a: (state, event) => event.shiftKey ? shiftBand(state, -0.2) : shift(state, -0.2), d: (state, event) => event.shiftKey ? shiftBand(state, 0.2) : shift(state, 0.2),
+    0: state => {
+        Object.assign(band, { from: 0, to: 1 });
+        lookAt(state, axis.begin, axis.end);
+    },
+    p: state => setCursor(state, peakCursor(state), true), o: state => goToOther(state, KIND.refusal),
     m: state => goToOther(state, KIND.mark), x: state => setByRequest(state, !axis.byRequest), c: state => copyText(state),
     "/": () => $("search").focus(), escape: letGo,
     arrowleft: (state, event) => stepCursor(state, -1, event.shiftKey), arrowright: (state, event) => stepCursor(state, 1, event.shiftKey),
@@ -472,6 +514,20 @@ function showHead(state) {
     }).join(" | ");
 }
 
+// By the ends of their paths, where these tell them apart.
+function nameTraces(traces) {
+    const ends = traces.map(trace => trace.path.split("/").pop());
+    traces.forEach((trace, i) => trace.name = ends.indexOf(ends[i]) === ends.lastIndexOf(ends[i]) ? ends[i] : trace.path);
+}
+
+// Traces of one job lie where they lay in time. Two runs, of which one was over before the other began, both begin at 0.
+function align(traces) {
+    const runs = traces.map(trace => [trace.shift, trace.shift + trace.end]).sort((a, b) => a[0] - b[0]);
+    if (runs.some((run, i) => i && run[0] > runs[i - 1][1]))
+        for (const trace of traces)
+            trace.shift = 0;
+}
+
 // Says where the page's sums are not the command's. Tests read the attribute.
 function showCheck(state) {
     const checks = state.traces.map(checkTrace), differences = checks.flatMap(check => check.differences), box = $("check");
@@ -499,6 +555,8 @@ async function begin() {
         found: null, search: "", sort: { key: "bytes", isUp: false }, showsAll: false, open: null, shownReplays: new Set(), tuned: null, address: "",
     };
     traces.forEach(addUp);
+    nameTraces(traces);
+    align(traces);
     readTheme();
     state.grouping = traces.some(trace => trace.tags.length > 1) ? "tag" : traces.some(trace => trace.stacks.length > 1) ? "stack" : "size";
     if (traces.some(trace => trace.replays))

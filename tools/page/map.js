@@ -137,10 +137,16 @@ function closePages(trace, { pool, row }) {
 
 // Drawing ----------------------------------------------------------------------------------------------------------------------------------
 
+// The part of the addresses that is seen, the same of all maps: from 0, the lowest, to 1.
+const band = { from: 0, to: 1 };
+
+const yOf = (map, place, height) => (place / map.height - band.from) / (band.to - band.from) * height;
+
 function drawFree(pixels, surface, trace) {
     const { width, height } = surface, { map } = trace, colour = pixelOf(theme.free);
     for (const page of map.pages) {
-        const top = Math.floor(page.place / map.height * height), bottom = Math.max(top + 1, Math.floor(page.end / map.height * height));
+        const top = Math.max(0, Math.floor(yOf(map, page.place, height)));
+        const bottom = Math.min(height, Math.max(top + 1, Math.floor(yOf(map, page.end, height))));
         for (const [from, to] of page.spans) {
             const x0 = Math.max(0, Math.floor(xOf(placeOfRow(trace, Math.min(from, trace.rows.count - 1)), width)));
             const x1 = Math.min(width, to >= trace.rows.count ? xOf(endPlace(trace), width) : xOf(placeOfRow(trace, to), width));
@@ -160,12 +166,12 @@ const endPlace = trace => axis.byRequest ? trace.rows.count : trace.end + trace.
 function drawBlocks(pixels, surface, state, trace) {
     const { width, height } = surface, { births, classes, map } = trace, slot = state.series.traces[trace.number].slot;
     const colours = COLOURS.map(colour => pixelOf(colour)), pale = COLOURS.map(colour => pixelOf(colour, 60)), cached = pixelOf(theme.faint);
-    const scaleY = height / map.height, scaleX = width / (axis.to - axis.from), spans = spansOnAxis(trace), begin = axis.from;
+    const scaleY = height / map.height / (band.to - band.from), lowest = band.from * map.height, scaleX = width / (axis.to - axis.from), spans = spansOnAxis(trace), begin = axis.from;
     const from = rowBehind(trace, axis.from) - 1, to = rowBehind(trace, axis.to), found = state.found && state.found[trace.number];
     eachBirth(trace, Math.max(-1, from), to, birth => {
-        const c = births.class[birth], x0 = Math.max(0, (spans.from[birth] - begin) * scaleX | 0), y0 = map.place[birth] * scaleY | 0;
+        const c = births.class[birth], x0 = Math.max(0, (spans.from[birth] - begin) * scaleX | 0), y0 = Math.max(0, (map.place[birth] - lowest) * scaleY | 0);
         const x1 = Math.min(width, Math.max(x0 + 1, Math.min(width, (spans.to[birth] - begin) * scaleX) | 0));
-        const y1 = Math.min(height, Math.max(y0 + 1, map.end[birth] * scaleY | 0));
+        const below = (map.end[birth] - lowest) * scaleY, y1 = below < 0 ? 0 : Math.min(height, Math.max(y0 + 1, below | 0));
         if (classes.state[c] === CACHED) {
             for (let y = y0; y < y1; y++)
                 for (let x = x0 + ((6 - (x0 + 5 * y) % 6) % 6), row = y * width; x < x1; x += 6)
@@ -184,10 +190,10 @@ function drawBlocks(pixels, surface, state, trace) {
 
 // Where a birth is on the canvas, in its dots.
 function boxOf(surface, trace, birth) {
-    const { births, map, rows } = trace, { width, height } = surface, died = births.died[birth], y0 = map.place[birth] / map.height * height;
+    const { births, map, rows } = trace, { width, height } = surface, died = births.died[birth], y0 = yOf(map, map.place[birth], height);
     const x0 = xOf(placeOfRow(trace, births.born[birth]), width);
     const x1 = died >= rows.count ? xOf(endPlace(trace), width) : xOf(placeOfRow(trace, died), width);
-    return { x0, x1, y0, y1: map.end[birth] / map.height * height };
+    return { x0, x1, y0, y1: yOf(map, map.end[birth], height) };
 }
 
 function outline(surface, box, colour, width) {
@@ -211,9 +217,9 @@ function drawMap(canvas, state, trace) {
     for (const region of trace.map.regions.slice(1, 400)) {
         g.strokeStyle = theme.rule;
         g.lineWidth = 1;
-        g.strokeRect(-1, Math.round(region.place / trace.map.height * height) + 0.5, width + 2, 0);
+        g.strokeRect(-1, Math.round(yOf(trace.map, region.place, height)) + 0.5, width + 2, 0);
     }
-    label(surface, `${sizeText(trace.map.height)} of addresses in ${trace.map.regions.length} piece${plural(trace.map.regions.length)}`, 4 * scale,
+    label(surface, `${sizeText(trace.map.height * (band.to - band.from))} of addresses${band.to - band.from < 1 ? `, from ${addressOf(trace, band.from * trace.map.height)} on,` : ""} in ${trace.map.regions.length} piece${plural(trace.map.regions.length)}`, 4 * scale,
         12 * scale, theme.faint);
 }
 
@@ -226,10 +232,19 @@ function drawPins(canvas, state, trace) {
         outline(surface, boxOf(surface, trace, state.pinned.birth), theme.alarm, 2);
 }
 
+// The address at a place of the map.
+function addressOf(trace, place) {
+    const region = trace.map.regions.reduce((found, region) => region.place <= place ? region : found, trace.map.regions[0]);
+    if (!region)
+        return "0x0";
+    const lowest = BigInt(trace.addresses.lowest), offset = Math.floor(region.start + place - region.place) - Number(lowest % BigInt(PAGE));
+    return "0x" + (lowest + BigInt(offset)).toString(16);
+}
+
 // The block at a place of the canvas: one that is live there, or the latest that was near in a column; -1 if there is none.
 function birthAt(trace, row, share) {
-    const { map } = trace, place = share * map.height;
-    let best = -1, distance = map.height / 60;
+    const { map } = trace, seen = band.to - band.from, place = (band.from + share * seen) * map.height;
+    let best = -1, distance = map.height * seen / 60;
     eachBirth(trace, row, row, birth => {
         const start = map.place[birth], end = map.end[birth];
         const away = place < start ? start - place : place > end ? place - end : 0;

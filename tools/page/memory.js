@@ -98,7 +98,7 @@ function drawMemory(canvas, state, trace) {
     drawAreas(surface, trace, state.series.traces[trace.number], columnRows(trace, surface.width), y);
     drawScale(surface, most, y);
     if (hasCap(trace))
-        drawLine(surface, trace, trace.caps, value => value && value < most ? y(value) : -9, { colour: theme.alarm, dashes: [8, 4] });
+        drawLine(surface, trace, trace.caps, value => value && value < most ? y(value) : NaN, { colour: theme.alarm, dashes: [8, 4] });
     drawLine(surface, trace, trace.held, y, { colour: theme.ink, dashes: [5, 3] });
     for (const overlay of overlaysOf(state, trace))
         drawSlices(surface, trace, overlay.replay, overlay.line, y, { colour: COLOURS[overlay.slot], width: 2 });
@@ -111,12 +111,12 @@ function drawMemory(canvas, state, trace) {
 function comparable(state) {
     const all = [];
     for (const trace of state.traces) {
-        const name = state.traces.length > 1 ? trace.path : "recorded";
+        const name = state.traces.length > 1 ? trace.name : "recorded";
         all.push({ name, trace, slot: all.length % COLOURS.length, at: moment => ({ live: moment.live, held: moment.held }) });
         (trace.replays || []).forEach(replay => {
             if (replay.reserved_line)
                 all.push({
-                    name: `${state.traces.length > 1 ? `${trace.path}, ` : ""}${replay.policy}, replayed`, trace, replay, slot: all.length % COLOURS.length,
+                    name: `${state.traces.length > 1 ? `${trace.name}, ` : ""}${replay.policy}, replayed`, trace, replay, slot: all.length % COLOURS.length,
                     at: moment => ({ live: sliceAt(replay, replay.live_line, moment.time), held: sliceAt(replay, replay.reserved_line, moment.time) }),
                 });
         });

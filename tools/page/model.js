@@ -356,8 +356,35 @@ function groupName(trace, grouping, key) {
     case "size":
         return sizeText(key);
     default:
-        return key ? trace.frames[trace.stacks[key][0]] || `stack ${key}` : "without a stack";
+        return stackNames(trace)[key];
     }
+}
+
+// Of each stack the frame that says most: Python's innermost, else the first behind Weir's own. Where that is the same one for several stacks, the
+// next frames stand behind it.
+function stackNames(trace) {
+    if (trace.stackNames)
+        return trace.stackNames;
+    const named = trace.stacks.slice(1).map((stack, i) => {
+        const frames = stack.map(frame => trace.frames[frame]), python = frames.findIndex(frame => /\.py:\d+\)$/.test(frame));
+        const own = frames.findLastIndex(frame => /^weir_|^libweir/.test(frame)), first = python >= 0 ? python : Math.min(own + 1, frames.length - 1);
+        return frames.length ? frames.slice(first).map(frame => frame.replace(/\([^)]*\/(?=[^)]*\)$)/, "(")) : [`stack ${i + 1}`];
+    });
+    return trace.stackNames = nameApart(["without a stack", ...named.map(frames => frames[0])], named);
+}
+
+// Adds frames to names that several stacks have, three at most.
+function nameApart(names, named) {
+    for (let depth = 1; depth <= 3; depth++) {
+        const counts = new Map();
+        for (const name of names)
+            counts.set(name, (counts.get(name) || 0) + 1);
+        named.forEach((frames, i) => {
+            if (counts.get(names[i + 1]) > 1 && frames[depth])
+                names[i + 1] += ` < ${frames[depth]}`;
+        });
+    }
+    return names;
 }
 
 // The groups that are drawn apart: those that have the most at the peak, then those that ever had the most. Made once for each grouping; files

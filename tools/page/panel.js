@@ -54,7 +54,7 @@ function showMoment(state) {
     const trace = state.traces[state.current], moment = momentOf(state, trace), holders = holdersAt(trace, moment.row, state.grouping);
     const blocks = holders.reduce((sum, holder) => sum + holder.blocks, 0);
     $("moment-title").textContent = `${state.cursor.name ? `${state.cursor.name}: ` : ""}${momentText(trace, moment.time)}, event ${countText(moment.event)}` +
-        (state.traces.length > 1 ? ` of ${trace.path}` : "");
+        (state.traces.length > 1 ? ` of ${trace.name}` : "");
     $("moment-sum").textContent = `${sizeText(moment.live)} in ${countText(blocks)} block${plural(blocks)}; held by the pools ${sizeText(moment.held)}.`;
     Object.assign($("moment").dataset, { live: moment.live, blocks, held: moment.held, event: moment.event, time: moment.time, trace: trace.number });
     $("copy").disabled = moment.row < 0;
@@ -98,13 +98,23 @@ function holderRow(state, trace, moment, holder) {
     name.addEventListener("click", () => {
         state.open = isOpen ? null : holder.key;
         showMoment(state);
-        $("holders").querySelector(`[data-key="${holder.key}"] button`)?.focus();
+        $("holders").querySelector(`[data-name="${holder.key}"] button`)?.focus();
     });
-    const cells = HOLDER_COLUMNS.map((column, i) => i ? make("td", column.text(holder)) : make("td", [swatch(Math.min(slot ?? SLOTS - 1, SLOTS - 1)), name]));
-    const row = make("tr", cells);
+    const figures = HOLDER_COLUMNS.slice(1).map(column => make("td", column.text(holder)));
+    const title = make("td", [make("span", [swatch(Math.min(slot ?? SLOTS - 1, SLOTS - 1)), name], { className: "named" })]), row = make("tr", figures), rows = [row];
+    // Names of stacks are long: they have a row of their own.
+    if (state.grouping === "stack") {
+        title.colSpan = HOLDER_COLUMNS.length;
+        row.prepend(make("td"));
+        row.className = "below";
+        rows.unshift(make("tr", [title]));
+    } else {
+        row.prepend(title);
+    }
+    rows[0].dataset.name = holder.key;
     Object.assign(row.dataset, { key: holder.key, bytes: holder.bytes, blocks: holder.blocks, given: holder.given, oldest: holder.oldest });
     if (!isOpen)
-        return [row];
+        return rows;
     const stacks = holderStacks(trace, moment.row, state.grouping, holder.key), inside = [];
     for (const [stack, bytes] of stacks.slice(0, 5)) {
         inside.push(make("p", `${sizeText(bytes)}${stack ? "" : ", without a stack"}`));
@@ -113,7 +123,7 @@ function holderRow(state, trace, moment, holder) {
     }
     if (stacks.length > 5)
         inside.push(make("p", `and ${countText(stacks.length - 5)} more stacks`));
-    return [row, make("tr", [make("td", inside, { colSpan: HOLDER_COLUMNS.length })])];
+    return [...rows, make("tr", [make("td", inside, { colSpan: HOLDER_COLUMNS.length })])];
 }
 
 function showHolders(state, trace, moment, holders) {
@@ -160,7 +170,7 @@ function showComparison(state) {
     const rows = all.map(one => {
         const now = one.at(momentOf(state, one.trace));
         first ||= now;
-        const row = make("tr", [make("td", [swatch(one.slot), one.name]), make("td", sizeText(now.live)), make("td", sizeText(now.held)),
+        const row = make("tr", [make("td", [make("span", [swatch(one.slot), one.name], { className: "named" })]), make("td", sizeText(now.live)), make("td", sizeText(now.held)),
             make("td", now === first ? "" : changeText(now.live - first.live)), make("td", now === first ? "" : changeText(now.held - first.held))]);
         Object.assign(row.dataset, { live: now.live, held: now.held });
         return row;

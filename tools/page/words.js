@@ -76,7 +76,7 @@ function stackText(trace, holder, all) {
 // What `weir trace live --at=#EVENT FILE` prints, where `row` is the last row of the moment.
 function liveText(trace, row, event, time, limit) {
     const blocks = holdersAt(trace, row, "pool").reduce((sum, holder) => sum + holder.blocks, 0), all = row >= 0 ? trace.total[row] : 0;
-    let text = `At ${momentText(trace, time)}: ${sizeText(all)} in ${countText(blocks)} block${plural(blocks)}; ` +
+    let text = `At ${momentText({ shift: 0 }, time)}: ${sizeText(all)} in ${countText(blocks)} block${plural(blocks)}; ` +
         `held by the pools ${sizeText(trace.held.valueAt(event))}.\n`;
     for (const grouping of blocks ? ["tag", "pool", "stream", "size"] : []) {
         const holders = holdersAt(trace, row, grouping), rows = [[holderHeadings[grouping], "BYTES", "SHARE", "BLOCKS", "GIVEN"]];
