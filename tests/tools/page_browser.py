@@ -18,7 +18,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
 import tap
-from trace_file import ARENA, HOST, PRIVATE, Trace
+from trace_file import ARENA, HOST, KINDS, PRIVATE, Trace
 
 PATIENCE = 120  # seconds until something that comes has to be there
 BUILD = os.path.abspath(sys.argv[1])
@@ -82,6 +82,25 @@ def random_trace(seed):
                         b=draw.randrange(1 << 22), **place)
     if not trace.threads:
         trace.event("mark", a=1)
+    return trace
+
+
+def hostile_trace(seed):
+    """A trace of events whose figures, ids and places are any."""
+    draw = random.Random(seed)
+    trace = Trace()
+    for pool in range(1, 4):
+        trace.pool(pool, "pool %d" % pool, flags=draw.randrange(8), device=draw.randrange(1 << 64))
+        trace.tag(pool, "tag %d" % pool)
+
+    def figure():
+        return draw.choice((0, 1, draw.randrange(1 << 12), draw.randrange(1 << 40), draw.randrange(1 << 64), (1 << 64) - 1, 1 << 63, 1 << 53))
+
+    for _ in range(draw.choice((3, 30, 300))):
+        size = figure()
+        trace.event(draw.choice(sorted(KINDS)), thread=draw.randrange(1, 5), stream=figure(), pool=draw.randrange(5), tag=draw.randrange(5),
+                    address=draw.choice((draw.randrange(8) << 12, figure())), size=size, given=max(size, figure()), stack=draw.randrange(3), a=figure(),
+                    b=figure(), time=trace.time + draw.choice((0, 1000, draw.randrange(1 << 34))))
     return trace
 
 

@@ -6,7 +6,7 @@ import random
 import re
 
 import tap
-from page_browser import BUILD, Page, Trace, changed, document, make, page, path, random_trace, shipped, weir
+from page_browser import BUILD, Page, Trace, changed, document, hostile_trace, make, page, path, random_trace, shipped, weir
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.keys import Keys
 from tap import fact
@@ -179,6 +179,19 @@ def hostile_names_are_text():
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", opened.run("return document.body.innerText + document.title"))
     assert "\\x1b[31m" in opened.run("return document.body.textContent")
     opened.check()
+
+
+@fact
+def hostile_figures_break_nothing():
+    for seed in range(12):
+        opened = Page(make(path(hostile_trace(seed))))
+        assert opened.run("return document.body.dataset.check") in ("equal", "inexact"), (seed, opened.text("#check"))
+        for key in "5px1wsWdox0":
+            opened.find("body").send_keys(key)
+        opened.wait("document.body.dataset.measured === 'yes'")
+        for lane in ("memory", "steps", "map", "free"):
+            opened.table(lane)
+        assert opened.complaints() == [], seed
 
 
 @fact

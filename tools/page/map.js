@@ -8,7 +8,8 @@
 
 const PAGE = 2 ** 21;
 const TRIMS_MAX = 200; // that pages are looked through for, the largest first
-const PAGES_MAX = 1 << 20; // further addresses count as the last page
+const PAGES_MAX = 1 << 17; // of more than these, two, four and so on count as one
+const WORK_MAX = 2e7; // pages that are looked at for all trims, or for all moments, together
 const SAMPLES = 256; // moments at which free pieces are measured
 
 // Where addresses lie in the map: holes of pages that no block ever lay in are left out. Sets trace.map: of each birth its place in bytes, where it
@@ -17,12 +18,17 @@ function layOut(trace) {
     const { births, classes, unit } = trace, count = births.count, base = Number(BigInt(trace.addresses.lowest) % BigInt(PAGE));
     const place = new Float64Array(count), end = new Float64Array(count), first = new Int32Array(count), last = new Int32Array(count);
     const start = i => births.address[i] * unit + base, behind = i => start(i) + Math.max(1, classes.given[births.class[i]]);
-    const regions = regionsOf(count, start, behind), regionOf = new Map(), pages = [];
+    let size = PAGE, regions = regionsOf(count, start, behind, size);
+    for (let all; (all = regions.reduce((sum, { first, last }) => sum + last - first + 1, 0)) > PAGES_MAX;) {
+        size *= 2 ** Math.ceil(Math.log2(all / PAGES_MAX));
+        regions = regionsOf(count, start, behind, size);
+    }
+    const regionOf = new Map(), pages = [], pageOf = address => Math.floor(address / size);
     for (const region of regions)
         for (const page of region.begins)
             regionOf.set(page, region);
     for (let i = 0; i < count; i++) {
-        const region = regionOf.get(Math.floor(start(i) / PAGE));
+        const region = regionOf.get(pageOf(start(i)));
         region.start = Math.min(region.start, start(i));
         region.end = Math.max(region.end, behind(i));
     }
@@ -31,28 +37,28 @@ function layOut(trace) {
         region.place = height;
         region.number = pages.length;
         height += region.end - region.start;
-        for (let page = region.first; page <= region.last && pages.length < PAGES_MAX; page++)
+        for (let page = region.first; page <= region.last; page++)
             pages.push({
-                place: region.place + Math.max(0, page * PAGE - region.start), end: region.place + Math.min(region.end, (page + 1) * PAGE) - region.start,
+                place: region.place + Math.max(0, page * size - region.start), end: region.place + Math.min(region.end, (page + 1) * size) - region.start,
                 pool: 0, from: -1, spans: [],
             });
     }
     for (let i = 0; i < count; i++) {
-        const region = regionOf.get(Math.floor(start(i) / PAGE));
+        const region = regionOf.get(pageOf(start(i)));
         place[i] = region.place + start(i) - region.start;
         end[i] = region.place + behind(i) - region.start;
-        first[i] = Math.min(pages.length - 1, region.number + Math.floor(start(i) / PAGE) - region.first);
-        last[i] = Math.min(pages.length - 1, region.number + Math.floor((behind(i) - 1) / PAGE) - region.first);
+        first[i] = region.number + pageOf(start(i)) - region.first;
+        last[i] = region.number + Math.max(pageOf(start(i)), pageOf(behind(i) - 1)) - region.first;
     }
-    trace.map = { place, end, first, last, regions, pages, height: Math.max(1, height), axes: [] };
+    trace.map = { place, end, first, last, regions, pages, size, base, height: Math.max(1, height), axes: [] };
     followPages(trace);
 }
 
 // Pages from `first` to `last` without a hole, or with one of a page. `begins`: pages that a block begins in.
-function regionsOf(count, start, behind) {
+function regionsOf(count, start, behind, size) {
     const lasts = new Map(), regions = [];
     for (let i = 0; i < count; i++) {
-        const page = Math.floor(start(i) / PAGE), last = Math.floor((behind(i) - 1) / PAGE), known = lasts.get(page);
+        const page = Math.floor(start(i) / size), last = Math.max(page, Math.floor((behind(i) - 1) / size)), known = lasts.get(page);
         if (known === undefined || known < last)
             lasts.set(page, last);
     }
@@ -118,17 +124,20 @@ function trimsOf(trace) {
     for (let i = 0; i < others.count; i++)
         if ((others.kind[i] === KIND.trim || others.kind[i] === KIND.unmap) && others.a[i] > 0)
             trims.push({ pool: others.pool[i], row: others.row[i], bytes: others.a[i] });
-    return trims.sort((a, b) => b.bytes - a.bytes).slice(0, TRIMS_MAX).sort((a, b) => a.row - b.row);
+    return trims.sort((a, b) => b.bytes - a.bytes).slice(0, Math.min(TRIMS_MAX, WORK_MAX / trace.map.pages.length)).sort((a, b) => a.row - b.row);
 }
 
 // Pages of the pool without a block are not mapped from here on, until the next block comes into them.
 function closePages(trace, { pool, row }) {
-    const { pages, first, last } = trace.map, isUsed = new Uint8Array(pages.length);
+    const { pages, first, last } = trace.map, begun = new Int32Array(pages.length + 1); // blocks that begin in a page less those that end before it
+    let used = 0;
     eachBirth(trace, row - 1, row - 1, birth => {
-        isUsed.fill(1, first[birth], last[birth] + 1);
+        begun[first[birth]]++;
+        begun[last[birth] + 1]--;
     });
     pages.forEach((page, i) => {
-        if (isUsed[i] || page.pool !== pool || page.from < 0 || page.from >= row)
+        used += begun[i];
+        if (used || page.pool !== pool || page.from < 0 || page.from >= row)
             return;
         page.spans.push([page.from, row]);
         page.from = -1;
@@ -144,9 +153,15 @@ const yOf = (map, place, height) => (place / map.height - band.from) / (band.to 
 
 function drawFree(pixels, surface, trace) {
     const { width, height } = surface, { map } = trace, colour = pixelOf(theme.free);
+    let before = { top: -1 };
     for (const page of map.pages) {
         const top = Math.max(0, Math.floor(yOf(map, page.place, height)));
         const bottom = Math.min(height, Math.max(top + 1, Math.floor(yOf(map, page.end, height))));
+        // Many pages lie in one row of dots, and most of them are alike.
+        const now = { top, bottom, count: page.spans.length, from: page.spans[0]?.[0], to: page.spans[0]?.[1] };
+        if (top >= bottom || now.top === before.top && now.bottom === before.bottom && now.count === before.count && now.from === before.from && now.to === before.to)
+            continue;
+        before = now;
         for (const [from, to] of page.spans) {
             const x0 = Math.max(0, Math.floor(xOf(placeOfRow(trace, Math.min(from, trace.rows.count - 1)), width)));
             const x1 = Math.min(width, to >= trace.rows.count ? xOf(endPlace(trace), width) : xOf(placeOfRow(trace, to), width));
@@ -237,7 +252,7 @@ function addressOf(trace, place) {
     const region = trace.map.regions.reduce((found, region) => region.place <= place ? region : found, trace.map.regions[0]);
     if (!region)
         return "0x0";
-    const lowest = BigInt(trace.addresses.lowest), offset = Math.floor(region.start + place - region.place) - Number(lowest % BigInt(PAGE));
+    const lowest = BigInt(trace.addresses.lowest), offset = Math.floor(region.start + place - region.place) - trace.map.base;
     return "0x" + (lowest + BigInt(offset)).toString(16);
 }
 
@@ -274,7 +289,7 @@ function pinsAt(trace, row) {
     });
     const pins = new Map();
     for (const [page, { birth, bytes }] of blocks)
-        if (birth >= 0 && bytes < PAGE / 2)
+        if (birth >= 0 && bytes < map.size / 2)
             pins.set(birth, (pins.get(birth) || 0) + map.pages[page].end - map.pages[page].place - bytes);
     return [...pins].map(([birth, free]) => ({ birth, free })).sort((a, b) => b.free - a.free);
 }
@@ -331,7 +346,7 @@ function freeAt(trace, row) {
 
 // Measures free pieces at moments all over the trace, a few at a time, so that the page answers meanwhile. Calls done() at the end.
 function measureFree(trace, done) {
-    const samples = trace.freeSamples = [], count = Math.min(SAMPLES, trace.rows.count);
+    const samples = trace.freeSamples = [], count = Math.min(SAMPLES, trace.rows.count, Math.ceil(WORK_MAX / (trace.map.pages.length + 1)));
     const work = () => {
         const begun = performance.now();
         while (samples.length < count && performance.now() - begun < 12) {

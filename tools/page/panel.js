@@ -241,7 +241,7 @@ function showPins(state) {
         return [name, sizeText(free)];
     });
     box.replaceChildren(make("h2", "What keeps pages mapped"),
-        make("p", `${countText(pins.length)} block${plural(pins.length)}, outlined in the map, ${pins.length === 1 ? "lies" : "lie"} alone in pages of 2 MiB of which ` +
+        make("p", `${countText(pins.length)} block${plural(pins.length)}, outlined in the map, ${pins.length === 1 ? "lies" : "lie"} alone in pages of ${sizeText(trace.map.size)} of which ` +
             `more than half is free: ${sizeText(free)} that cannot go back.`),
         tableOf("", ["block", "free around it"], rows));
 }
