@@ -167,6 +167,11 @@ class Page:
         """To whatever has the focus."""
         self.driver.switch_to.active_element.send_keys(*keys)
 
+    def address(self):
+        """What the page's address has of the view, once it has been written."""
+        self.wait("addressTimer === 0")
+        return self.run("return location.hash")
+
     def text(self, selector):
         return self.run("return document.querySelector(arguments[0]).textContent", selector)
 

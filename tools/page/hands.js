@@ -301,7 +301,25 @@ async function copyText(state) {
 
 // The page's address -------------------------------------------------------------------------------------------------------------------------
 
+const ADDRESS_PAUSE = 350; // ms: browsers refuse to change an address more often than a hundred times in half a minute
+let addressTimer = 0, addressChanged = -ADDRESS_PAUSE;
+
+// At once, or, where that was done a moment ago, once that pause is over.
 function keepAddress(state) {
+    if (addressTimer)
+        return;
+    const pause = addressChanged + ADDRESS_PAUSE - performance.now();
+    if (pause <= 0) {
+        writeAddress(state);
+        return;
+    }
+    addressTimer = setTimeout(() => {
+        addressTimer = 0;
+        writeAddress(state);
+    }, pause);
+}
+
+function writeAddress(state) {
     const { trace, row, event, place } = state.cursor, moment = momentOf(state, state.traces[state.current]);
     const parts = new URLSearchParams({ by: state.grouping, axis: axis.byRequest ? "request" : "time" });
     if (axis.from > axis.begin || axis.to < axis.end)
@@ -316,6 +334,7 @@ function keepAddress(state) {
     const address = `#${parts}`;
     if (address !== location.hash) {
         state.address = address;
+        addressChanged = performance.now();
         history.replaceState(null, "", address);
     }
 }
