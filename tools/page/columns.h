@@ -2,9 +2,9 @@
 /*
  * columns.h - what a trace's page is drawn from: its events as columns of numbers, each packed as varints.
  *
- * The model (tools/trace/model.h) decides what an event does to which block; a column only writes down what it did. So the page adds up births
- * and deaths, needs none of the model's rules for frees that come late or allocations of a block that is there, and must come to the same sums.
- * Their maker owns them; one thread.
+ * The model (tools/trace/model.h) decides what an event does to which block; a column only writes down what it did. So the page adds up
+ * births and deaths, needs none of the model's rules for frees that come late or allocations of a block that is there, and must come to the
+ * same sums. Their maker owns them; one thread.
  */
 #ifndef WEIR_PAGE_COLUMNS_H
 #define WEIR_PAGE_COLUMNS_H
@@ -13,11 +13,12 @@
 #include "tools/trace/model.h"
 
 /*
- * Columns in their order in the page. One row for each event that changes a block: how many events stand before it (delta), its time (signed
- * delta), thread, and `ref`: 0 where a block begins at a place where none was, else 2 * (births so far - the number of the birth that ends) + 1
- * if another begins in its place at once. Each birth has a class (0: the next that no birth had yet, else 1 + its number), one of a new place an
- * address too (signed delta, less the lowest address and shifted by the zero bits that all have). A class is all that many blocks have in common;
- * what it was given is written less its size, rounded up to PAGE_ROUNDING. Events of other kinds have a table of their own.
+ * Columns in their order in the page. One row for each event that changes a block: how many events stand before it (delta), its time
+ * (signed delta), thread, and `ref`: 0 where a block begins at a place where none was, else 2 * (births so far - the number of the birth
+ * that ends) + 1 if another begins in its place at once. Each birth has a class (0: the next that no birth had yet, else 1 + its number),
+ * one of a new place an address too (signed delta, less the lowest address and shifted by the zero bits that all have). A class is all that
+ * many blocks have in common; what it was given is written less its size, rounded up to PAGE_ROUNDING. Events of other kinds have a table
+ * of their own.
  */
 #define PAGE_COLUMNS(X)                                                                                                                    \
     X(EVENT, "event")                                                                                                                      \

@@ -6,10 +6,11 @@
 "use strict";
 
 const KEYS = [
-    ["wheel, W S", "zoom, at the mouse or the cursor"], ["drag, A D", "move"], ["Shift with these", "in the map: zoom and move the addresses"], ["0", "all"], ["P", "the peak"], ["O", "the next refusal"],
-    ["M", "the next mark"], ["← →", "the cursor by one request; with Shift by a hundredth of the view"], ["↑ ↓", "in the map: the next block by address"],
-    ["Enter, click", "pin the block; the cursor stays"], ["Esc", "let go"], ["1 … 5", "by tag, stack, pool, stream, size"], ["X", "by time, or by request"], ["/", "find blocks"],
-    ["C", "copy the moment as text"],
+    ["wheel, W S", "zoom, at the mouse or the cursor"], ["drag, A D", "move"],
+    ["Shift with these", "in the map: zoom and move the addresses"], ["0", "all"], ["P", "the peak"], ["O", "the next refusal"], ["M", "the next mark"],
+    ["← →", "the cursor by one request; with Shift by a hundredth of the view"], ["↑ ↓", "in the map: the next block by address"],
+    ["Enter, click", "pin the block; the cursor stays"], ["Esc", "let go"], ["1 … 5", "by tag, stack, pool, stream, size"],
+    ["X", "by time, or by request"], ["/", "find blocks"], ["C", "copy the moment as text"],
 ];
 
 const timings = {}; // how long the last zoom and the last movement of the cursor took, and when the page was first painted, in ms: tests read them
@@ -48,14 +49,17 @@ function addLane(state, kind, title, note, trace, draw, table) {
 function addLanes(state) {
     $("lanes").classList.toggle("several", state.traces.length > 1);
     if (state.traces.length > 1) {
-        const lane = addLane(state, "compare", "Beside each other", "what the pools held, of each file and each replay", null, drawComparison, comparisonTable);
+        const note = "what the pools held, of each file and each replay";
+        const lane = addLane(state, "compare", "Beside each other", note, null, drawComparison, comparisonTable);
         lane.legend.append(legendOf(comparable(state).map(one => [colourMark(COLOURS[one.slot]), one.name])));
     }
     for (const trace of state.traces) {
         addLane(state, "memory", "Live memory", "what the program had; dashed: what the pools held", trace, drawMemory, memoryTable);
-        const steps = addLane(state, "steps", "Steps", "what calls waited for, a row for each thread; the height is the time, logarithmically", trace, drawSteps, stepsTable);
+        const steps = addLane(state, "steps", "Steps", "what calls waited for, a row for each thread; the height is the time, logarithmically",
+            trace, drawSteps, stepsTable);
         steps.legend.append(legendOf(STEPS.filter(step => trace.others.kind.includes(step.kind)).map(step => [colourMark(step.colour), step.name])));
-        const map = addLane(state, "map", "Addresses", "each block where it lay; hatched: free, in memory that the pools had; outlined: keeps a page mapped", trace, drawMap, mapTable);
+        const map = addLane(state, "map", "Addresses",
+            "each block where it lay; hatched: free, in memory that the pools had; outlined: keeps a page mapped", trace, drawMap, mapTable);
         map.over = make("canvas", null, { className: "over", "aria-hidden": "true" });
         map.stage.append(map.over);
         const free = addLane(state, "free", "Free pieces", "the largest free piece, in front of all that is free", trace, drawFreePieces, freeTable);
@@ -68,8 +72,9 @@ function showLegends(state) {
     for (const lane of state.lanes)
         if (lane.kind === "memory") {
             const caps = hasCap(lane.trace) ? [[dashed("cap"), "cap of the pools"]] : [];
-            lane.legend.replaceChildren(legendOf([...state.series.names.map((name, slot) => [swatch(slot), name]), [dashed(""), "held by the pools"], ...caps,
-                ...overlaysOf(state, lane.trace).map(overlay => [colourMark(COLOURS[overlay.slot]), overlay.name])]));
+            const groups = state.series.names.map((name, slot) => [swatch(slot), name]);
+            const overlays = overlaysOf(state, lane.trace).map(overlay => [colourMark(COLOURS[overlay.slot]), overlay.name]);
+            lane.legend.replaceChildren(legendOf([...groups, [dashed(""), "held by the pools"], ...caps, ...overlays]));
         }
 }
 
@@ -355,7 +360,8 @@ function readAddress(state) {
     }
     setAxis(state.traces, parts.has("axis") ? parts.get("axis") === "request" : axis.byRequest);
     $("by-request").checked = axis.byRequest;
-    const view = numbersOf(parts.get("view"), 2), exact = numbersOf(parts.get("at"), 3), place = numbersOf(parts.get("at"), 1), block = numbersOf(parts.get("pin"), 2);
+    const view = numbersOf(parts.get("view"), 2), exact = numbersOf(parts.get("at"), 3), place = numbersOf(parts.get("at"), 1);
+    const block = numbersOf(parts.get("pin"), 2), isBlock = block && trace(block[0]) && block[1] >= 0 && block[1] < trace(block[0]).births.count;
     if (view && view[0] < view[1]) {
         axis.from = Math.max(axis.begin, view[0]);
         axis.to = Math.max(axis.from + 1, Math.min(axis.end, view[1]));
@@ -369,7 +375,7 @@ function readAddress(state) {
     } else if (place && parts.get("at")) {
         state.cursor = { place: Math.max(axis.begin, Math.min(axis.end, place[0])) };
     }
-    state.pinned = block && trace(block[0]) && block[1] >= 0 && block[1] < trace(block[0]).births.count ? { trace: trace(block[0]), birth: block[1] } : null;
+    state.pinned = isBlock ? { trace: trace(block[0]), birth: block[1] } : null;
     if (parts.get("find"))
         find(state, parts.get("find"));
 }
@@ -453,7 +459,8 @@ function letGo(state) {
 const ACTIONS = {
     w: (state, event) => event.shiftKey ? zoomBand(state, 0.6, shareOfPinned(state)) : zoom(state, 0.6, state.cursor.place),
     s: (state, event) => event.shiftKey ? zoomBand(state, 1.6, shareOfPinned(state)) : zoom(state, 1.6, state.cursor.place),
-    a: (state, event) => event.shiftKey ? shiftBand(state, -0.2) : shift(state, -0.2), d: (state, event) => event.shiftKey ? shiftBand(state, 0.2) : shift(state, 0.2),
+    a: (state, event) => event.shiftKey ? shiftBand(state, -0.2) : shift(state, -0.2),
+    d: (state, event) => event.shiftKey ? shiftBand(state, 0.2) : shift(state, 0.2),
     0: state => {
         Object.assign(band, { from: 0, to: 1 });
         lookAt(state, axis.begin, axis.end);
@@ -526,7 +533,8 @@ function showHead(state) {
     document.title = `${title} - weir trace`;
     $("title").textContent = title;
     $("facts").textContent = state.traces.map(trace => {
-        const refusals = trace.totals.refusals ? `; out of memory ${trace.totals.refusals === 1 ? "once" : `${countText(trace.totals.refusals)} times`}` : "";
+        const often = trace.totals.refusals === 1 ? "once" : `${countText(trace.totals.refusals)} times`;
+        const refusals = trace.totals.refusals ? `; out of memory ${often}` : "";
         const lost = trace.lost_events || trace.lost_bytes ? `; lost: ${countText(trace.lost_events)} events, ${sizeText(trace.lost_bytes)}` : "";
         return `${countText(trace.births.count)} blocks in ${timeText(trace.last - trace.first)}; most at a time ${sizeText(trace.peak.bytes)}, ` +
             `held ${sizeText(trace.holding.mostOfAll)}${refusals}${lost}`;
@@ -553,7 +561,8 @@ function showCheck(state) {
     document.body.dataset.check = differences.length ? "differ" : checks.every(check => check.isExact) ? "equal" : "inexact";
     box.hidden = document.body.dataset.check === "equal";
     if (differences.length)
-        box.textContent = `This page adds up to other figures than weir does, so do not rely on it. Please report it with the trace.\n${differences.slice(0, 5).join("\n")}` +
+        box.textContent = "This page adds up to other figures than weir does, so do not rely on it. Please report it with the trace.\n" +
+            differences.slice(0, 5).join("\n") +
             (differences.length > 5 ? `\nand ${differences.length - 5} more` : "");
     else if (!box.hidden)
         box.textContent = "The trace has figures above 8 PiB, which this page rounds; weir trace, on a terminal, has them exactly.";
@@ -570,7 +579,8 @@ function readTune(text) {
 async function begin() {
     const { document: json, bytes } = await unpack($("data"));
     const traces = readTraces(json, bytes), state = {
-        traces, limit: json.limit, tune: readTune(json.tune), lanes: [], grouping: "tag", allSeries: {}, current: 0, cursor: null, pins: [], pinned: null, isHeld: false,
+        traces, limit: json.limit, tune: readTune(json.tune), lanes: [], grouping: "tag", allSeries: {}, current: 0, cursor: null, pins: [], pinned: null,
+        isHeld: false,
         found: null, search: "", sort: { key: "bytes", isUp: false }, showsAll: false, open: null, shownReplays: new Set(), tuned: null, address: "",
     };
     traces.forEach(addUp);
@@ -578,8 +588,8 @@ async function begin() {
     align(traces);
     readTheme();
     state.grouping = traces.some(trace => trace.tags.length > 1) ? "tag" : traces.some(trace => trace.stacks.length > 1) ? "stack" : "size";
-    if (traces.some(trace => trace.replays))
-        state.shownReplays = new Set(traces.flatMap(trace => (trace.replays || []).flatMap((replay, i) => replay.policy === "as recorded" && i === 0 ? [] : [i])));
+    for (const { replays = [] } of traces)
+        replays.forEach((replay, i) => i === 0 && replay.policy === "as recorded" || state.shownReplays.add(i));
     state.series = state.allSeries[state.grouping] = seriesOf(traces, state.grouping);
     traces.forEach(layOut);
     setAxis(traces, !traces.every(isTimed));

@@ -159,7 +159,7 @@ function drawFree(pixels, surface, trace) {
         const bottom = Math.min(height, Math.max(top + 1, Math.floor(yOf(map, page.end, height))));
         // Many pages lie in one row of dots, and most of them are alike.
         const now = { top, bottom, count: page.spans.length, from: page.spans[0]?.[0], to: page.spans[0]?.[1] };
-        if (top >= bottom || now.top === before.top && now.bottom === before.bottom && now.count === before.count && now.from === before.from && now.to === before.to)
+        if (top >= bottom || Object.keys(now).every(name => now[name] === before[name]))
             continue;
         before = now;
         for (const [from, to] of page.spans) {
@@ -181,10 +181,12 @@ const endPlace = trace => axis.byRequest ? trace.rows.count : trace.end + trace.
 function drawBlocks(pixels, surface, state, trace) {
     const { width, height } = surface, { births, classes, map } = trace, slot = state.series.traces[trace.number].slot;
     const colours = COLOURS.map(colour => pixelOf(colour)), pale = COLOURS.map(colour => pixelOf(colour, 60)), cached = pixelOf(theme.faint);
-    const scaleY = height / map.height / (band.to - band.from), lowest = band.from * map.height, scaleX = width / (axis.to - axis.from), spans = spansOnAxis(trace), begin = axis.from;
+    const scaleY = height / map.height / (band.to - band.from), lowest = band.from * map.height;
+    const scaleX = width / (axis.to - axis.from), begin = axis.from, spans = spansOnAxis(trace);
     const from = rowBehind(trace, axis.from) - 1, to = rowBehind(trace, axis.to), found = state.found && state.found[trace.number];
     eachBirth(trace, Math.max(-1, from), to, birth => {
-        const c = births.class[birth], x0 = Math.max(0, (spans.from[birth] - begin) * scaleX | 0), y0 = Math.max(0, (map.place[birth] - lowest) * scaleY | 0);
+        const c = births.class[birth], y0 = Math.max(0, (map.place[birth] - lowest) * scaleY | 0);
+        const x0 = Math.max(0, (spans.from[birth] - begin) * scaleX | 0);
         const x1 = Math.min(width, Math.max(x0 + 1, Math.min(width, (spans.to[birth] - begin) * scaleX) | 0));
         const below = (map.end[birth] - lowest) * scaleY, y1 = below < 0 ? 0 : Math.min(height, Math.max(y0 + 1, below | 0));
         if (classes.state[c] === CACHED) {
@@ -234,8 +236,9 @@ function drawMap(canvas, state, trace) {
         g.lineWidth = 1;
         g.strokeRect(-1, Math.round(yOf(trace.map, region.place, height)) + 0.5, width + 2, 0);
     }
-    label(surface, `${sizeText(trace.map.height * (band.to - band.from))} of addresses${band.to - band.from < 1 ? `, from ${addressOf(trace, band.from * trace.map.height)} on,` : ""} in ${trace.map.regions.length} piece${plural(trace.map.regions.length)}`, 4 * scale,
-        12 * scale, theme.faint);
+    const pieces = `in ${trace.map.regions.length} piece${plural(trace.map.regions.length)}`, seen = band.to - band.from;
+    const where = seen < 1 ? `, from ${addressOf(trace, band.from * trace.map.height)} on, ` : " ";
+    label(surface, `${sizeText(trace.map.height * seen)} of addresses${where}${pieces}`, 4 * scale, 12 * scale, theme.faint);
 }
 
 // What changes with the cursor, on a canvas of its own over the map.

@@ -116,7 +116,8 @@ function comparable(state) {
         (trace.replays || []).forEach(replay => {
             if (replay.reserved_line)
                 all.push({
-                    name: `${state.traces.length > 1 ? `${trace.name}, ` : ""}${replay.policy}, replayed`, trace, replay, slot: all.length % COLOURS.length,
+                    name: `${state.traces.length > 1 ? `${trace.name}, ` : ""}${replay.policy}, replayed`,
+                    trace, replay, slot: all.length % COLOURS.length,
                     at: moment => ({ live: sliceAt(replay, replay.live_line, moment.time), held: sliceAt(replay, replay.reserved_line, moment.time) }),
                 });
         });

@@ -116,7 +116,7 @@ void page_pack_end(struct page_packer *packer)
 }
 #endif
 
-/* SHA-256, as FIPS 180-4 has it ---------------------------------------------------------------------------------------------------------- */
+/* SHA-256, as FIPS 180-4 has it -------------------------------------------------------------------------------------------------------- */
 
 static uint32_t turn(uint32_t word, unsigned bits)
 {
@@ -142,7 +142,8 @@ static void digest_block(uint32_t state[8], const uint8_t block[64])
     }
     memcpy(s, state, sizeof s);
     for (unsigned i = 0; i < 64; i++) {
-        uint32_t first = s[7] + (turn(s[4], 6) ^ turn(s[4], 11) ^ turn(s[4], 25)) + ((s[4] & s[5]) ^ (~s[4] & s[6])) + constants[i] + words[i];
+        uint32_t first =
+            s[7] + (turn(s[4], 6) ^ turn(s[4], 11) ^ turn(s[4], 25)) + ((s[4] & s[5]) ^ (~s[4] & s[6])) + constants[i] + words[i];
         uint32_t second = (turn(s[0], 2) ^ turn(s[0], 13) ^ turn(s[0], 22)) + ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
         memmove(s + 1, s, 7 * sizeof s[0]);
         s[4] += first;

@@ -75,7 +75,7 @@ static int read_inputs(struct page *page)
     return view->page.tune && !page->tuned ? EXIT_TROUBLE : EXIT_GOOD;
 }
 
-/* What is in it ------------------------------------------------------------------------------------------------------------------------- */
+/* What is in it ------------------------------------------------------------------------------------------------------------------------ */
 
 static void json_head(struct json *json, const struct view_file *file)
 {

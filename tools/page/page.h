@@ -2,8 +2,8 @@
 /*
  * page.h - `weir trace page`: traces as one file of HTML, which needs neither a network nor a server. What its parts share.
  *
- * page.c plays the traces and writes the file, columns.c and totals.c say what is in them, replays.c what other policies would have come to.
- * The page itself is the HTML, the style and the scripts beside them, which the build makes the bytes below from.
+ * page.c plays the traces and writes the file, columns.c and totals.c say what is in them, replays.c what other policies would have come
+ * to. The page itself is the HTML, the style and the scripts beside them, which the build makes the bytes below from.
  */
 #ifndef WEIR_PAGE_PAGE_H
 #define WEIR_PAGE_PAGE_H

@@ -24,14 +24,16 @@ function make(name, content, attributes = {}) {
 
 // Characters that act instead of being seen, as the command shows them.
 function plainText(text) {
-    return String(text ?? "").replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, c => `\\x${c.charCodeAt(0).toString(16).padStart(2, "0")}`);
+    return String(text ?? "").replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g,
+        character => `\\x${character.charCodeAt(0).toString(16).padStart(2, "0")}`);
 }
 
 function tableOf(caption, headings, rows) {
+    const cellOf = cell => make("td", cell instanceof Node ? [cell] : cell);
     return make("table", [
         ...caption ? [make("caption", caption)] : [],
         make("thead", [make("tr", headings.map(heading => make("th", heading, { scope: "col" })))]),
-        make("tbody", rows.map(row => Array.isArray(row) ? make("tr", row.map(cell => cell instanceof Node ? make("td", [cell]) : make("td", cell))) : row)),
+        make("tbody", rows.map(row => Array.isArray(row) ? make("tr", row.map(cellOf)) : row)),
     ]);
 }
 
@@ -53,7 +55,8 @@ function momentOf(state, trace) {
 function showMoment(state) {
     const trace = state.traces[state.current], moment = momentOf(state, trace), holders = holdersAt(trace, moment.row, state.grouping);
     const blocks = holders.reduce((sum, holder) => sum + holder.blocks, 0);
-    $("moment-title").textContent = `${state.cursor.name ? `${state.cursor.name}: ` : ""}${momentText(trace, moment.time)}, event ${countText(moment.event)}` +
+    $("moment-title").textContent = (state.cursor.name ? `${state.cursor.name}: ` : "") +
+        `${momentText(trace, moment.time)}, event ${countText(moment.event)}` +
         (state.traces.length > 1 ? ` of ${trace.name}` : "");
     $("moment-sum").textContent = `${sizeText(moment.live)} in ${countText(blocks)} block${plural(blocks)}; held by the pools ${sizeText(moment.held)}.`;
     Object.assign($("moment").dataset, { live: moment.live, blocks, held: moment.held, event: moment.event, time: moment.time, trace: trace.number });
@@ -101,7 +104,8 @@ function holderRow(state, trace, moment, holder) {
         $("holders").querySelector(`[data-name="${holder.key}"] button`)?.focus();
     });
     const figures = HOLDER_COLUMNS.slice(1).map(column => make("td", column.text(holder)));
-    const title = make("td", [make("span", [swatch(Math.min(slot ?? SLOTS - 1, SLOTS - 1)), name], { className: "named" })]), row = make("tr", figures), rows = [row];
+    const title = make("td", [make("span", [swatch(Math.min(slot ?? SLOTS - 1, SLOTS - 1)), name], { className: "named" })]);
+    const row = make("tr", figures), rows = [row];
     // Names of stacks are long: they have a row of their own.
     if (state.grouping === "stack") {
         title.colSpan = HOLDER_COLUMNS.length;
@@ -170,7 +174,8 @@ function showComparison(state) {
     const rows = all.map(one => {
         const now = one.at(momentOf(state, one.trace));
         first ||= now;
-        const row = make("tr", [make("td", [make("span", [swatch(one.slot), one.name], { className: "named" })]), make("td", sizeText(now.live)), make("td", sizeText(now.held)),
+        const title = make("td", [make("span", [swatch(one.slot), one.name], { className: "named" })]);
+        const row = make("tr", [title, make("td", sizeText(now.live)), make("td", sizeText(now.held)),
             make("td", now === first ? "" : changeText(now.live - first.live)), make("td", now === first ? "" : changeText(now.held - first.held))]);
         Object.assign(row.dataset, { live: now.live, held: now.held });
         return row;
@@ -206,16 +211,18 @@ function showBlock(state) {
     box.hidden = !state.pinned;
     if (!state.pinned)
         return;
-    const { trace, birth } = state.pinned, { births, classes, rows } = trace, c = births.class[birth], born = births.born[birth], died = births.died[birth];
+    const { trace, birth } = state.pinned, { births, classes, rows } = trace, c = births.class[birth];
+    const born = births.born[birth], died = births.died[birth];
     const { below, above } = neighboursOf(trace, birth, Math.min(Math.max(momentOf(state, trace).row, born), died - 1));
-    const by = row => `thread ${trace.threads[rows.thread[row]]}`, isCached = classes.state[c] === CACHED;
+    const at = row => `${momentText(trace, rows.time[row])}, event ${countText(rows.event[row])}, by thread ${trace.threads[rows.thread[row]]}`;
+    const isCached = classes.state[c] === CACHED;
     const facts = [
         ["size", isCached ? "none: a cache has it" : `${sizeText(classes.size[c])} (${countText(classes.size[c])} B)`],
         ["given", `${sizeText(classes.given[c])} (${countText(classes.given[c])} B)`], ["address", addressText(trace, birth)],
         ["tag", trace.tags[classes.tag[c]] || "-"], ["pool", trace.pools[classes.pool[c]].text],
         ["stream", groupName(trace, "stream", classes.stream[c])],
-        ["born", `${classes.state[c] === FOUND ? "before the trace began" : momentText(trace, rows.time[born])}, event ${countText(rows.event[born])}, by ${by(born)}`],
-        ["died", died >= rows.count ? "never: it is there at the end" : `${momentText(trace, rows.time[died])}, event ${countText(rows.event[died])}, by ${by(died)}`],
+        ["born", classes.state[c] === FOUND ? "before the trace began" : at(born)],
+        ["died", died >= rows.count ? "never: it is there at the end" : at(died)],
         ["life", timeText(lifeOf(trace, birth))],
         ["below it", below < 0 ? "nothing" : blockText(trace, below)], ["above it", above < 0 ? "nothing" : blockText(trace, above)],
     ];
@@ -223,7 +230,8 @@ function showBlock(state) {
     close.append(" ", make("kbd", "Esc"));
     close.addEventListener("click", () => pin(state, null));
     const stack = stackFrames(trace, classes.stack[c]);
-    box.replaceChildren(make("h2", `Block ${addressText(trace, birth)}`), make("dl", facts.flatMap(([term, fact]) => [make("dt", term), make("dd", fact)])),
+    const list = make("dl", facts.flatMap(([term, fact]) => [make("dt", term), make("dd", fact)]));
+    box.replaceChildren(make("h2", `Block ${addressText(trace, birth)}`), list,
         ...stack.length ? [make("h3", "Stack, the innermost first"), framesList(stack)] : [], close);
     Object.assign(box.dataset, { birth, size: classes.size[c], given: classes.given[c], address: addressText(trace, birth) });
 }
@@ -241,8 +249,8 @@ function showPins(state) {
         return [name, sizeText(free)];
     });
     box.replaceChildren(make("h2", "What keeps pages mapped"),
-        make("p", `${countText(pins.length)} block${plural(pins.length)}, outlined in the map, ${pins.length === 1 ? "lies" : "lie"} alone in pages of ${sizeText(trace.map.size)} of which ` +
-            `more than half is free: ${sizeText(free)} that cannot go back.`),
+        make("p", `${countText(pins.length)} block${plural(pins.length)}, outlined in the map, ${pins.length === 1 ? "lies" : "lie"} alone in pages of ` +
+            `${sizeText(trace.map.size)} of which more than half is free: ${sizeText(free)} that cannot go back.`),
         tableOf("", ["block", "free around it"], rows));
 }
 
@@ -256,7 +264,8 @@ function showWhy(state) {
     const { refusal } = why, pool = plainText(refusal.pool ?? "-");
     const parts = [make("h2", `Out of memory: ${sizeText(refusal.asked)} refused`),
         make("p", `At ${momentText(trace, refusal.time)} pool ${pool} had no ${sizeText(refusal.asked)} for stream ${refusal.stream}: ` +
-            `${refusal.at_cap ? "its max_size was reached" : "the device had no more memory"}. It is refusal ${countText(refusal.number)} of ${countText(refusal.count)}.`),
+            `${refusal.at_cap ? "its max_size was reached" : "the device had no more memory"}. ` +
+            `It is refusal ${countText(refusal.number)} of ${countText(refusal.count)}.`),
         ...(refusal.conclusions || []).map(line => make("p", plainText(line)))];
     if (why.can_judge && why.changes.length) {
         const row = (name, o) => [name, timeText(o.stall), timeText(o.worst), sizeText(o.peak_reserved), sizeText(o.mean_reserved)];
@@ -267,8 +276,10 @@ function showWhy(state) {
     } else {
         parts.push(make("p", `Which change of the policy would have served it cannot be judged: ${plainText(why.why_not)}.`));
     }
-    if (why.guesses && why.guesses.length)
-        parts.push(make("details", [make("summary", "Why this is a guess"), make("ul", why.guesses.map(guess => make("li", plainText(guess))), { className: "plain" })]));
+    if (why.guesses && why.guesses.length) {
+        const guesses = make("ul", why.guesses.map(guess => make("li", plainText(guess))), { className: "plain" });
+        parts.push(make("details", [make("summary", "Why this is a guess"), guesses]));
+    }
     box.replaceChildren(...parts);
     Object.assign(box.dataset, { asked: refusal.asked, changes: (why.changes || []).map(change => change.change).join("; ") });
 }
@@ -289,7 +300,8 @@ function showReplays(state) {
                 state.shownReplays.delete(i);
             changed(state);
         });
-        const row = make("tr", [make("td", [make("label", [mark, " ", swatch((i * 3 + 5) % COLOURS.length), replay.policy])]), make("td", sizeText(replay.peak_reserved)),
+        const title = make("td", [make("label", [mark, " ", swatch((i * 3 + 5) % COLOURS.length), replay.policy])]);
+        const row = make("tr", [title, make("td", sizeText(replay.peak_reserved)),
             make("td", timeText(replay.stall)), make("td", countText(replay.refused))]);
         Object.assign(row.dataset, { peak: replay.peak_reserved, stall: replay.stall });
         return row;
@@ -300,7 +312,7 @@ function showReplays(state) {
 }
 
 function candidateText(trial) {
-    const threshold = typeof trial.release_threshold === "number" ? (trial.release_threshold > BYTES_EXACT ? "all" : sizeText(trial.release_threshold)) : trial.release_threshold;
+    const bytes = trial.release_threshold, threshold = typeof bytes !== "number" ? bytes : bytes > BYTES_EXACT ? "all" : sizeText(bytes);
     return `${trial.backing}, keeps ${threshold}` + (trial.initial_size ? `, begins with ${sizeText(trial.initial_size)}` : "") +
         (trial.cache_largest ? `, caches to ${sizeText(trial.cache_largest)}` : ", no caches") + (trial.max_size ? `, at most ${sizeText(trial.max_size)}` : "");
 }
@@ -317,13 +329,15 @@ function showTune(state) {
     for (const pool of Array.isArray(tune.pools) ? tune.pools : []) {
         const rows = (pool.front || []).map(trial => {
             const isShown = state.tuned === trial, figures = trial.figures || {};
-            const name = make("button", candidateText(trial), { type: "button", className: "name", "aria-pressed": String(isShown), disabled: !trial.reserved });
+            const name = make("button", candidateText(trial), { type: "button", className: "name", "aria-pressed": String(isShown) });
+            name.disabled = !trial.reserved;
             name.addEventListener("click", () => {
                 state.tuned = isShown ? null : trial;
                 showTune(state);
                 changed(state);
             });
-            const row = make("tr", [make("td", [name]), make("td", sizeText(figures.peak_reserved)), make("td", timeText(figures.stall)), make("td", countText(figures.refused))],
+            const cells = [make("td", [name]), make("td", sizeText(figures.peak_reserved)), make("td", timeText(figures.stall)), make("td", countText(figures.refused))];
+            const row = make("tr", cells,
                 { className: trial.is_chosen ? "chosen" : "", "aria-selected": String(isShown) });
             Object.assign(row.dataset, { peak: figures.peak_reserved, stall: figures.stall });
             return row;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* totals.c - what a page takes from the command as it is: names, as terminals get them, and the sums that the page's own are held beside. */
+/* totals.c - what a page takes from the command as it is: names, as terminals get them, and the sums that the page compares its own to. */
 #include "tools/page/page.h"
 
 #include <inttypes.h>

@@ -75,7 +75,8 @@ function comparisonTable(state) {
 }
 
 function twinOf(name, table) {
-    const box = make("div", null, { className: "scroll", tabIndex: 0 }), details = make("details", [make("summary", `${name} as a table`), box], { className: "twin" });
+    const box = make("div", null, { className: "scroll", tabIndex: 0 });
+    const details = make("details", [make("summary", `${name} as a table`), box], { className: "twin" });
     const fill = () => {
         if (details.open)
             box.replaceChildren(table());
