@@ -30,6 +30,15 @@ lib_pool_arena_libarena_la_SOURCES = \
 	%reldir%/pool/arena/queue.h \
 	%reldir%/pool/arena/valid.c
 
+## The bytes of traces, which libweir-trace writes as well. Pure.
+noinst_LTLIBRARIES += lib/trace/libbytes.la
+lib_trace_libbytes_la_SOURCES = \
+	%reldir%/trace/block.c \
+	%reldir%/trace/block.h \
+	%reldir%/trace/record.c \
+	%reldir%/trace/record.h
+lib_trace_libbytes_la_LIBADD = $(ZSTD_LIBS)
+
 ## Everything but the version map, so that tests and the command reach hidden symbols.
 noinst_LTLIBRARIES += lib/libcore.la
 lib_libcore_la_SOURCES = \
@@ -192,8 +201,6 @@ lib_libcore_la_SOURCES = \
 	%reldir%/attached.c \
 	%reldir%/attached.h \
 	%reldir%/open.h \
-	%reldir%/trace/block.c \
-	%reldir%/trace/block.h \
 	%reldir%/trace/costs.c \
 	%reldir%/trace/costs.h \
 	%reldir%/trace/encode.c \
@@ -214,7 +221,7 @@ lib_libcore_la_SOURCES = \
 	%reldir%/stats_json.c \
 	%reldir%/weir.c \
 	%reldir%/weir.h
-lib_libcore_la_LIBADD = $(ZSTD_LIBS) policy/libpolicy.la lib/gpu/libgpu.la lib/pool/arena/libarena.la
+lib_libcore_la_LIBADD = $(ZSTD_LIBS) policy/libpolicy.la lib/gpu/libgpu.la lib/pool/arena/libarena.la lib/trace/libbytes.la
 
 ## The same with share/ and the map: what is installed.
 lib_LTLIBRARIES += lib/libweir.la

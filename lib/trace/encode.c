@@ -8,8 +8,6 @@
 
 #define STACKS (UINT32_C(1) << 20) /* numbers that an origin has room for */
 
-enum record { DEFINE_POOL = 1, DEFINE_TAG = 2, DEFINE_NAME = 3, DEFINE_STACK = 4, DEFINE_MODULE = 5, DEFINE_FRAME = 6 };
-
 /* A block of no thread, at no time, with nothing lost. */
 static void begin_definitions(struct weir__trace_bytes *definitions)
 {
@@ -51,28 +49,23 @@ void weir__trace_encoder_destroy(struct weir__trace_encoder *encoder)
 
 bool weir__trace_source_init(struct weir__trace_source *source)
 {
-    *source = (struct weir__trace_source){.content = {.bytes = malloc(WEIR__TRACE_SOURCE_ROOM), .room = WEIR__TRACE_SOURCE_ROOM}};
-    return source->content.bytes;
+    *source = (struct weir__trace_source){.coder.content = {.bytes = malloc(WEIR__TRACE_SOURCE_ROOM), .room = WEIR__TRACE_SOURCE_ROOM}};
+    return source->coder.content.bytes;
 }
 
 void weir__trace_source_destroy(struct weir__trace_source *source)
 {
-    free(source->content.bytes);
+    free(source->coder.content.bytes);
 }
 
 /* Definitions -------------------------------------------------------------------------------------------------------------------------- */
 
-static void put_code(struct weir__trace_bytes *out, unsigned code)
-{
-    weir__trace_put(out, &(uint8_t){(uint8_t)code}, 1);
-}
-
 /* Begins a definition. There is room for any in a block that is not full. */
-static struct weir__trace_bytes *define(struct weir__trace_encoder *encoder, enum record code)
+static struct weir__trace_bytes *define(struct weir__trace_encoder *encoder, enum weir__trace_definition code)
 {
     if (encoder->definitions.len >= WEIR__TRACE_SOURCE_FULL)
         weir__trace_definitions_flush(encoder);
-    put_code(&encoder->definitions, code);
+    weir__trace_put_code(&encoder->definitions, code);
     return &encoder->definitions;
 }
 
@@ -80,7 +73,7 @@ static void define_pools(struct weir__trace_encoder *encoder, unsigned wanted)
 {
     struct weir__recorded_pool pool;
     while (encoder->pools < wanted && weir__recorder_pools(encoder->recorder, encoder->pools, &pool, 1)) {
-        struct weir__trace_bytes *out = define(encoder, DEFINE_POOL);
+        struct weir__trace_bytes *out = define(encoder, WEIR__TRACE_POOL);
         weir__trace_put_number(out, ++encoder->pools);
         weir__trace_put_number(out, (uint64_t)pool.device);
         weir__trace_put_number(out, pool.flags);
@@ -92,7 +85,7 @@ static void define_tags(struct weir__trace_encoder *encoder, unsigned wanted)
 {
     const struct weir__tag *tag;
     while (encoder->tags < wanted && (tag = weir__tags_get(&encoder->recorder->tags, encoder->tags + 1))) {
-        struct weir__trace_bytes *out = define(encoder, DEFINE_TAG);
+        struct weir__trace_bytes *out = define(encoder, WEIR__TRACE_TAG);
         weir__trace_put_number(out, ++encoder->tags);
         weir__trace_put_string(out, tag->name, WEIR__TRACE_STRING_MAX);
     }
@@ -105,7 +98,7 @@ static void define_modules(struct weir__trace_encoder *encoder)
         return;
     for (size_t i = 0; i < encoder->modules.count; i++) {
         const struct weir__module *module = &encoder->modules.list[i];
-        struct weir__trace_bytes *out = define(encoder, DEFINE_MODULE);
+        struct weir__trace_bytes *out = define(encoder, WEIR__TRACE_MODULE);
         weir__trace_put_number(out, ++encoder->module_id);
         weir__trace_put_number(out, module->start);
         weir__trace_put_number(out, module->length);
@@ -119,7 +112,7 @@ static void define_frames(struct weir__trace_encoder *encoder, const struct weir
 {
     struct weir__frame frame;
     while (weir__stacks_get_frame(stacks, encoder->frames + 1, &frame)) {
-        struct weir__trace_bytes *out = define(encoder, DEFINE_FRAME);
+        struct weir__trace_bytes *out = define(encoder, WEIR__TRACE_FRAME);
         weir__trace_put_number(out, ++encoder->frames);
         weir__trace_put_number(out, frame.line);
         weir__trace_put_string(out, frame.function, WEIR__TRACE_STRING_MAX);
@@ -140,7 +133,7 @@ static uint32_t define_stack(struct weir__trace_encoder *encoder, uint32_t numbe
         return 0;
     define_modules(encoder);
     define_frames(encoder, stacks);
-    struct weir__trace_bytes *out = define(encoder, DEFINE_STACK);
+    struct weir__trace_bytes *out = define(encoder, WEIR__TRACE_STACK);
     weir__trace_put_number(out, number);
     weir__trace_put_number(out, count);
     for (unsigned i = 0; i < count; i++) {
@@ -158,34 +151,6 @@ static uint32_t define_stack(struct weir__trace_encoder *encoder, uint32_t numbe
 
 /* Events ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* What a kind has, as the table of doc/trace.md. */
-enum fields { HAS_STREAM = 1, HAS_POOL = 2, HAS_BLOCK = 4, HAS_A = 8, HAS_B = 16 };
-
-static const uint8_t fields_of[64] = {
-    [WEIR__KIND_MALLOC] = HAS_STREAM | HAS_POOL | HAS_BLOCK,
-    [WEIR__KIND_FREE] = HAS_STREAM | HAS_POOL | HAS_BLOCK,
-    [WEIR__KIND_SERVE] = HAS_STREAM | HAS_POOL | HAS_BLOCK,
-    [WEIR__KIND_KEEP] = HAS_STREAM | HAS_POOL | HAS_BLOCK,
-    [WEIR__KIND_RETURN] = HAS_STREAM | HAS_POOL | HAS_BLOCK,
-    [WEIR__KIND_LIVE] = HAS_STREAM | HAS_POOL | HAS_BLOCK,
-    [WEIR__KIND_CACHED] = HAS_STREAM | HAS_POOL | HAS_BLOCK,
-    [WEIR__KIND_GRAPH_MALLOC] = HAS_STREAM | HAS_POOL | HAS_BLOCK,
-    [WEIR__KIND_GRAPH_FREE] = HAS_STREAM | HAS_POOL | HAS_BLOCK,
-    [WEIR__KIND_MAP] = HAS_POOL | HAS_A | HAS_B,
-    [WEIR__KIND_UNMAP] = HAS_POOL | HAS_A | HAS_B,
-    [WEIR__KIND_TRIM] = HAS_POOL | HAS_A | HAS_B,
-    [WEIR__KIND_FIGURES] = HAS_POOL | HAS_A | HAS_B,
-    [WEIR__KIND_SETTINGS] = HAS_POOL | HAS_A | HAS_B,
-    [WEIR__KIND_STREAM_OPEN] = HAS_STREAM | HAS_POOL | HAS_A,
-    [WEIR__KIND_STREAM_CLOSE] = HAS_STREAM | HAS_POOL,
-    [WEIR__KIND_SYNCHRONISE] = HAS_STREAM | HAS_POOL | HAS_A,
-    [WEIR__KIND_WAIT] = HAS_POOL | HAS_A | HAS_B,
-    [WEIR__KIND_RUNG] = HAS_POOL | HAS_A | HAS_B,
-    [WEIR__KIND_OUT_OF_MEMORY] = HAS_STREAM | HAS_POOL | HAS_A | HAS_B,
-    [WEIR__KIND_MARK] = HAS_A,
-    [WEIR__KIND_ASKED] = HAS_A | HAS_B,
-};
-
 static uint64_t since_start(const struct weir__trace_encoder *encoder, uint64_t time)
 {
     uint64_t started = encoder->recorder->started_monotonic;
@@ -197,71 +162,36 @@ void weir__trace_source_begin(struct weir__trace_source *source, const struct we
 {
     uint64_t time = since_start(encoder, first->time);
     /* A coarse time may be a little before the exact one with which the thread's last block ended. */
-    bool is_before = weir__event_thread(first) == source->thread && time < source->time;
-    source->content.len = 0;
-    source->content.is_full = false;
+    bool is_before = weir__event_thread(first) == source->thread && time < source->coder.time;
     source->thread = weir__event_thread(first);
     source->events = 0;
-    source->stream = source->address = 0;
-    source->orders[0] = source->orders[1] = 0;
-    source->time = is_before ? source->time : time;
-    weir__trace_put_number(&source->content, source->thread);
-    weir__trace_put_number(&source->content, source->time);
-    weir__trace_put_number(&source->content, lost);
-}
-
-static void put_difference(struct weir__trace_bytes *out, uint64_t value, uint64_t *before)
-{
-    weir__trace_put_signed(out, value - *before);
-    *before = value;
-}
-
-static void put_block(struct weir__trace_source *source, enum weir__kind kind, const struct weir__event *event, uint32_t stack)
-{
-    uint64_t given = weir__class_given(weir__event_class(event), event->size);
-    bool is_users = kind != WEIR__KIND_RETURN && kind != WEIR__KIND_CACHED;
-    uint64_t size = is_users ? event->size : 0;
-    put_difference(&source->content, event->address, &source->address);
-    weir__trace_put_number(&source->content, size);
-    weir__trace_put_number(&source->content, given - size);
-    weir__trace_put_number(&source->content, weir__origin_tag(weir__event_origin(event)));
-    weir__trace_put_number(&source->content, stack);
+    weir__trace_coder_begin(&source->coder, source->thread, is_before ? source->coder.time : time, lost);
 }
 
 static void put_event(struct weir__trace_source *source, struct weir__trace_encoder *encoder, const struct weir__event *event)
 {
-    struct weir__trace_bytes *out = &source->content;
     enum weir__kind kind = weir__event_kind(event);
-    unsigned has = (unsigned)kind < sizeof fields_of ? fields_of[kind] : 0;
-    uint32_t origin = weir__event_origin(event), stack = 0;
-    if (!has)
-        return;
+    uint32_t origin = weir__event_origin(event);
+    bool is_block = kind <= WEIR__KIND_GRAPH_FREE;
+    bool is_users = kind != WEIR__KIND_RETURN && kind != WEIR__KIND_CACHED;
     define_pools(encoder, weir__event_pool(event));
     define_tags(encoder, weir__origin_tag(origin));
-    if (has & HAS_BLOCK)
-        stack = define_stack(encoder, weir__origin_stack(origin));
-    /* A coarse time may be a little before an exact one that came first. */
-    uint64_t time = since_start(encoder, event->time);
-    bool is_cached = kind == WEIR__KIND_SERVE || kind == WEIR__KIND_KEEP;
-    uint64_t *order = &source->orders[is_cached];
-    put_code(out, kind);
-    weir__trace_put_number(out, time > source->time ? time - source->time : 0);
-    source->time = time > source->time ? time : source->time;
-    weir__trace_put_signed(out, weir__event_order(event) - *order);
-    *order = weir__event_order(event) + 1;
-    if (is_cached)
-        weir__trace_put_signed(out, event->after - (source->orders[0] ? source->orders[0] - 1 : 0));
-    if (has & HAS_STREAM)
-        put_difference(out, event->stream, &source->stream);
-    if (has & HAS_POOL)
-        weir__trace_put_number(out, weir__event_pool(event));
-    if (has & HAS_BLOCK)
-        put_block(source, kind, event, stack);
-    if (has & HAS_A)
-        weir__trace_put_number(out, event->address);
-    if (has & HAS_B)
-        weir__trace_put_number(out, event->size);
-    source->events++;
+    struct weir__trace_record record = {
+        .kind = kind,
+        .time = since_start(encoder, event->time),
+        .order = weir__event_order(event),
+        .after = event->after,
+        .stream = event->stream,
+        .pool = weir__event_pool(event),
+        .address = event->address,
+        .size = is_users ? event->size : 0,
+        .given = weir__class_given(weir__event_class(event), event->size),
+        .tag = weir__origin_tag(origin),
+        .stack = is_block ? define_stack(encoder, weir__origin_stack(origin)) : 0,
+        .a = event->address,
+        .b = event->size,
+    };
+    source->events += weir__trace_coder_put(&source->coder, &record);
 }
 
 /* Events with a name ------------------------------------------------------------------------------------------------------------------- */
@@ -272,7 +202,7 @@ static void put_named(struct weir__trace_source *source, struct weir__trace_enco
     if (!source->named.want)
         return;
     source->named.name[source->named.len] = '\0';
-    struct weir__trace_bytes *out = define(encoder, DEFINE_NAME);
+    struct weir__trace_bytes *out = define(encoder, WEIR__TRACE_NAME);
     weir__trace_put_number(out, ++encoder->names);
     weir__trace_put_string(out, source->named.name, WEIR__TRACE_STRING_MAX);
     source->named.event.address = encoder->names;

@@ -10,10 +10,8 @@
 
 #include "lib/record/modules.h"
 #include "lib/record/recorder.h"
-#include "lib/trace/block.h"
+#include "lib/trace/record.h"
 
-#define WEIR__TRACE_SOURCE_FULL (UINT32_C(192) << 10) /* bytes of content after which a block is written */
-#define WEIR__TRACE_SOURCE_ROOM (UINT32_C(256) << 10)
 #define WEIR__TRACE_DEFINITIONS_BEGIN 3 /* bytes before the first one */
 
 struct weir__trace_encoder {
@@ -31,11 +29,9 @@ struct weir__trace_encoder {
 
 /* A block of one thread on its way. */
 struct weir__trace_source {
-    struct weir__trace_bytes content;
+    struct weir__trace_coder coder;
     unsigned thread;
-    uint64_t events;      /* in this block */
-    uint64_t time, stream, address;
-    uint64_t orders[2];   /* 1 + the last one of each sort: in the weir, in a stream's cache */
+    uint64_t events; /* in this block */
     /* An event whose name stands in the next ones. want: bytes of it; 0: there is no such event. */
     struct {
         struct weir__event event;
@@ -66,7 +62,7 @@ void weir__trace_source_end(struct weir__trace_source *source, struct weir__trac
 /* Whether the block is to be written before the next event. */
 static inline bool trace_source_is_full(const struct weir__trace_source *source)
 {
-    return source->content.len >= WEIR__TRACE_SOURCE_FULL;
+    return source->coder.content.len >= WEIR__TRACE_SOURCE_FULL;
 }
 /* Whether it ends within a name, so that the next event goes into the same block. */
 static inline bool trace_source_is_within(const struct weir__trace_source *source)

@@ -114,7 +114,7 @@ static void flush_tap(struct weir__trace *trace, struct tap *tap)
         return;
     weir__trace_source_end(&tap->source, &trace->encoder);
     weir__trace_definitions_flush(&trace->encoder);
-    write_block(trace, WEIR__TRACE_BLOCK_EVENTS, &tap->source.content);
+    write_block(trace, WEIR__TRACE_BLOCK_EVENTS, &tap->source.coder.content);
     if (!trace->result.error)
         trace->result.events += tap->source.events;
     else
