@@ -24,6 +24,10 @@ const struct command_group command_groups[] = {
 const struct command_gone commands_gone[] = {
     {"devices", NULL, "weir doctor"},
     {"replay", "--plot", "weir trace page TRACE --policy=FILE -o page.html"},
+    {"trace", "--memory-viz", "python3 -m weir.trace export --memory-viz=FILE TRACE..."},
+    {"trace", "--perfetto", "python3 -m weir.trace export --perfetto=FILE TRACE..."},
+    {"trace", "--rmm", "python3 -m weir.trace export --rmm=FILE TRACE"},
+    {"trace", "export", "python3 -m weir.trace export --perfetto=FILE TRACE..."},
     {"trace", "--svg", "weir trace page TRACE -o page.html"},
     {"try", "-v", "WEIR_LOG=info weir try"},
     {"try", "--verbose", "WEIR_LOG=info weir try"},

@@ -111,58 +111,18 @@ tools_libtools_la_SOURCES = \
 	%reldir%/replay/script.c \
 	%reldir%/replay/script.h \
 	%reldir%/replay/why.c \
-	%reldir%/trace/bytes.h \
-	%reldir%/trace/crc.c \
-	%reldir%/trace/crc.h \
-	%reldir%/trace/define.c \
-	%reldir%/trace/define.h \
-	%reldir%/trace/event.h \
-	%reldir%/trace/export.h \
-	%reldir%/trace/export_perfetto.c \
-	%reldir%/trace/export_rmm.c \
-	%reldir%/trace/export_viz.c \
 	%reldir%/trace/frame.c \
 	%reldir%/trace/frame.h \
-	%reldir%/trace/map.c \
-	%reldir%/trace/map.h \
-	%reldir%/trace/merge.c \
-	%reldir%/trace/merge.h \
-	%reldir%/trace/model.c \
-	%reldir%/trace/model.h \
-	%reldir%/trace/object.c \
-	%reldir%/trace/object.h \
-	%reldir%/trace/orders.c \
-	%reldir%/trace/orders.h \
+	%reldir%/trace/import.c \
+	%reldir%/trace/import.h \
 	%reldir%/trace/output.c \
 	%reldir%/trace/output.h \
-	%reldir%/trace/pickle.c \
-	%reldir%/trace/pickle.h \
-	%reldir%/trace/places.c \
-	%reldir%/trace/places.h \
-	%reldir%/trace/play.c \
 	%reldir%/trace/plot.c \
 	%reldir%/trace/plot.h \
-	%reldir%/trace/packet_stacks.c \
-	%reldir%/trace/packet_stacks.h \
-	%reldir%/trace/packets.c \
-	%reldir%/trace/packets.h \
-	%reldir%/trace/proto.c \
-	%reldir%/trace/proto.h \
-	%reldir%/trace/reader.c \
-	%reldir%/trace/reader.h \
-	%reldir%/trace/record.c \
-	%reldir%/trace/record.h \
-	%reldir%/trace/rmm.c \
-	%reldir%/trace/rmm.h \
-	%reldir%/trace/symbols.c \
-	%reldir%/trace/symbols.h \
-	%reldir%/trace/turn.c \
-	%reldir%/trace/turn.h \
 	%reldir%/trace/trace.c \
 	%reldir%/trace/view.c \
 	%reldir%/trace/view.h \
 	%reldir%/trace/view_events.c \
-	%reldir%/trace/view_export.c \
 	%reldir%/trace/view_holders.c \
 	%reldir%/trace/view_plot.c \
 	%reldir%/trace/view_summary.c \
@@ -191,10 +151,10 @@ tools_libtools_la_SOURCES = \
 	%reldir%/try/try.c \
 	%reldir%/try/try.h \
 	%reldir%/try/work.c
-tools_libtools_la_LIBADD = share/libshare.la $(JSON_LIBS) $(ZSTD_LIBS) $(ZLIB_LIBS) $(LIBDW_LIBS)
+tools_libtools_la_LIBADD = share/libshare.la trace/libreader.la $(JSON_LIBS) $(ZLIB_LIBS)
 ## Where `weir run` finds what it puts into Python, and where cost tables are.
 tools_libtools_la_CFLAGS = $(AM_CFLAGS) $(WEIR_UNCOUNTED_CFLAGS)
-tools_libtools_la_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_CFLAGS) $(ZSTD_CFLAGS) $(ZLIB_CFLAGS) $(LIBDW_CFLAGS) -DWEIR_BINDIR='"$(bindir)"' -DWEIR_LIBDIR='"$(libdir)"' -DWEIR_PYTHON_DIR='"$(weirpythondir)"' -DWEIR_COSTS_DIR='"$(weircostsdir)"'
+tools_libtools_la_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_CFLAGS) $(ZLIB_CFLAGS) -DWEIR_BINDIR='"$(bindir)"' -DWEIR_LIBDIR='"$(libdir)"' -DWEIR_PYTHON_DIR='"$(weirpythondir)"' -DWEIR_COSTS_DIR='"$(weircostsdir)"'
 ## Compiled anew after configure was run with other folders.
 $(tools_libtools_la_OBJECTS): Makefile
 

@@ -3,17 +3,32 @@
 ## use without the library.
 weirpythondir = $(pkgdatadir)/python
 
-if HAVE_TORCH
 weirpackagedir = $(weirpythondir)/weir
 dist_weirpackage_DATA = \
 	%reldir%/weir/__init__.py \
-	%reldir%/weir/_command.py \
 	%reldir%/weir/_errors.py \
 	%reldir%/weir/_library.py \
 	%reldir%/weir/_version.py \
-	%reldir%/weir/cupy.py \
 	%reldir%/weir/doctor.py \
 	%reldir%/weir/py.typed
+
+weirpackagetracedir = $(weirpackagedir)/trace
+dist_weirpackagetrace_DATA = \
+	%reldir%/weir/trace/__init__.py \
+	%reldir%/weir/trace/__main__.py \
+	%reldir%/weir/trace/_native.py \
+	%reldir%/weir/trace/_perfetto.py \
+	%reldir%/weir/trace/_plot.py \
+	%reldir%/weir/trace/_read.py \
+	%reldir%/weir/trace/_rmm.py \
+	%reldir%/weir/trace/_snapshot.py \
+	%reldir%/weir/trace/_viz.py \
+	%reldir%/weir/trace/_write.py
+
+if HAVE_TORCH
+dist_weirpackage_DATA += \
+	%reldir%/weir/_command.py \
+	%reldir%/weir/cupy.py
 
 weirpackagetorchdir = $(weirpackagedir)/torch
 dist_weirpackagetorch_DATA = \

@@ -11,7 +11,7 @@ tests_fuzz_policy_corpus_LDADD = policy/libpolicy.la
 tests_fuzz_replay_corpus_SOURCES = %reldir%/replay_fuzz.c %reldir%/run_files.h
 tests_fuzz_replay_corpus_LDADD = tests/unit/libtracedata.la tools/libtools.la
 tests_fuzz_trace_corpus_SOURCES = %reldir%/trace_fuzz.c %reldir%/run_files.h
-tests_fuzz_trace_corpus_LDADD = tests/unit/libtracedata.la tools/libtools.la
+tests_fuzz_trace_corpus_LDADD = tests/unit/libtracedata.la trace/libcolumns.la
 tests_fuzz_wire_corpus_SOURCES = %reldir%/wire_fuzz.c %reldir%/run_files.h
 tests_fuzz_wire_corpus_LDADD = tests/unit/libwiredata.la share/libshare.la
 dist_check_SCRIPTS += %reldir%/seeds.sh
@@ -54,12 +54,10 @@ tests/fuzz/arena_fuzz: $(top_srcdir)/tests/fuzz/arena_fuzz.c $(arena_fuzz_files)
 CLEANFILES += tests/fuzz/arena_fuzz
 
 ## What reads traces, without the views.
-trace_fuzz_files = lib/base/utf8.c tools/common/utf8.c tools/trace/crc.c tools/trace/define.c tools/trace/export_perfetto.c tools/trace/export_rmm.c \
-	tools/trace/packets.c tools/trace/packet_stacks.c \
-	tools/trace/export_viz.c tools/trace/frame.c tools/trace/pickle.c tools/trace/places.c tools/trace/proto.c tools/trace/turn.c \
-	tools/trace/map.c tools/trace/merge.c tools/trace/model.c tools/trace/orders.c tools/trace/play.c \
-	tools/trace/reader.c tools/trace/record.c tools/trace/rmm.c tests/unit/trace_data.c
-tests/fuzz/trace_fuzz: $(top_srcdir)/tests/fuzz/trace_fuzz.c $(tools_libtools_la_SOURCES) $(tests_unit_libtracedata_la_SOURCES) config.h
+trace_fuzz_files = lib/trace/block.c lib/trace/record.c tools/common/memory.c tools/trace/crc.c tools/trace/define.c tools/trace/map.c \
+	tools/trace/merge.c tools/trace/model.c tools/trace/orders.c tools/trace/play.c tools/trace/reader.c tools/trace/record.c \
+	trace/columns.c trace/library.c trace/write.c tests/unit/trace_data.c
+tests/fuzz/trace_fuzz: $(top_srcdir)/tests/fuzz/trace_fuzz.c $(trace_libreader_la_SOURCES) $(trace_libcolumns_la_SOURCES) $(tests_unit_libtracedata_la_SOURCES) config.h
 	$(AM_V_GEN)$(MKDIR_P) tests/fuzz && $(FUZZ_CC) $(FUZZ_CFLAGS) -DWEIR_LIBFUZZER -I$(top_srcdir) -I$(top_builddir) $(ZSTD_CFLAGS) \
 		-o $@ $(top_srcdir)/tests/fuzz/trace_fuzz.c `for file in $(trace_fuzz_files); do echo $(top_srcdir)/$$file; done` $(ZSTD_LIBS)
 CLEANFILES += tests/fuzz/trace_fuzz

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * trace_fuzz.c - any bytes as a trace: it is read as often as wanted with the same events, and their sums are those of the blocks. It can
- * be exported to all formats, and what is exported as a log of RMM has no free without its allocation.
+ * trace_fuzz.c - any bytes as a trace: it is read as often as wanted with the same events, and their sums are those of the blocks. So it is as
+ * columns of libweir-trace, whose blocks begin before they end.
  *
  * An input that begins with '!' is the content of blocks of events, split where it has a '!' again, with headers whose CRC is right, as no
- * fuzzer finds one. Any other is a whole file, `.weir` or log of RMM. `make trace-fuzz` builds it with libFuzzer. Built without, it runs
+ * fuzzer finds one. Any other is a whole file. `make trace-fuzz` builds it with libFuzzer. Built without, it runs
  * the files that it is given through the same entry, as a test; `trace_corpus --write DIR` writes the seeds.
  */
 #include "config.h"
@@ -14,12 +14,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/fuzz/run_files.h"
 #include "tests/unit/trace_data.h"
-#include "tools/common/complain.h"
-#include "tools/trace/export.h"
+#include "tools/common/memory.h"
 #include "tools/trace/model.h"
+#include "tools/trace/symbols.h"
+#include "trace/weir_trace.h"
 
 static void require(bool holds, const char *what)
 {
@@ -30,26 +32,28 @@ static void require(bool holds, const char *what)
 }
 
 #ifdef WEIR_LIBFUZZER
-/* Of tools/common/complain.c, which wants all of the command. */
-void *must(void *ptr)
+/* Of tools/trace/symbols.c, which wants libdw: functions are in no table here. */
+struct symbols *symbols_new(void)
 {
-    require(ptr, "no memory");
-    return ptr;
+    return NULL;
 }
 
-void *must_grow(void *items, size_t count, size_t *room, size_t size)
+void symbols_module(struct symbols *symbols, uint64_t id, uint64_t start, uint64_t length, uint64_t offset, const char *build_id,
+                    const char *path)
 {
-    if (count < *room)
-        return items;
-    *room = *room ? 2 * *room : 16;
-    return must(realloc(items, *room * size));
+    require(!symbols && id && length + start + offset + 1 && build_id && path, "a module that is none");
 }
 
-/* Of tools/trace/symbols.c, which wants libdw; no trace has a table here. */
 const struct symbol *symbols_find(struct symbols *symbols, uint64_t address)
 {
-    require(!symbols && address, "a function is looked up in no table");
-    return NULL;
+    static const struct symbol unknown = {.function = "", .file = ""};
+    require(!symbols && address + 1, "a function is looked up in no table");
+    return &unknown;
+}
+
+void symbols_free(struct symbols *symbols)
+{
+    require(!symbols, "a table that nobody made");
 }
 #endif
 
@@ -99,44 +103,41 @@ static void check_sums(const struct model *model)
             "sums that are not those of the blocks");
 }
 
-static struct symbols *no_symbols(void *context, size_t trace)
+static void check_blocks(const int32_t *first, const int32_t *last, uint64_t count, uint64_t events, uint64_t live)
 {
-    require(!context && trace < 2, "functions of no trace");
-    return NULL;
-}
-
-/* The traces in that format, in memory of the caller's. */
-static char *export_all(export_fn *write, struct trace *const *traces, size_t count, size_t *len)
-{
-    char *text = NULL;
-    struct export export = {.traces = traces, .count = count, .out = must(open_memstream(&text, len)), .symbols_of = no_symbols};
-    require(write(&export), export.error);
-    require(fclose(export.out) == 0 && *len > 0, "nothing is exported");
-    return text;
-}
-
-static void read_log(const char *text, size_t len)
-{
-    struct trace trace;
-    struct hearing hearing = {0};
-    require(trace_data_open(&trace, text, len) && trace.is_rmm && trace.losses.events == 0, "an exported log that is none");
-    require(trace_play(&trace, hear, &hearing), trace.error);
-    require(hearing.model.unknown_ends == 0 && hearing.model.reused == 0, "an exported log with frees that have no allocation");
-    model_free(&hearing.model);
-    trace_close(&trace);
-}
-
-static void check_exports(struct trace *trace)
-{
-    struct trace *const traces[] = {trace, trace};
-    size_t len;
-    for (size_t count = 1; count <= 2; count++) {
-        free(export_all(export_viz, traces, count, &len));
-        free(export_all(export_perfetto, traces, count, &len));
+    for (uint64_t i = 0; i < count; i++) {
+        require(first[i] >= 0 && (uint64_t)first[i] < events && (last[i] < 0 || (last[i] > first[i] && (uint64_t)last[i] < events)),
+                "a block that ends before it begins");
+        live -= last[i] < 0;
     }
-    char *log = export_all(export_rmm, traces, 1, &len);
-    read_log(log, len);
-    free(log);
+    require(live == 0, "other live blocks in columns than in the model");
+}
+
+/* The same file by way of libweir-trace. */
+static void check_columns(const uint8_t *data, size_t size, const struct model *model)
+{
+    char path[64];
+    int fd = trace_data_fd(data, size);
+    weir_trace *trace;
+    weir_trace_error error = {""};
+    uint64_t blocks, segments;
+    weir_trace_row row;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    require(weir_trace_open(path, &error, &trace), error.text);
+    size_t events = (size_t)weir_trace_count(trace, WEIR_TRACE_EVENTS), most = (size_t)weir_trace_count(trace, WEIR_TRACE_BLOCKS);
+    int32_t *first = must(calloc(2 * most + 1, sizeof *first)), *last = must(calloc(2 * most + 1, sizeof *last));
+    const weir_trace_blocks columns = {.first = first, .last = last};
+    const weir_trace_segments memory = {.first = first + most, .last = last + most};
+    require(weir_trace_play(trace, NULL, &columns, &memory, &error, &blocks, &segments), error.text);
+    require(blocks <= most && segments <= most, "more blocks than there is room for");
+    check_blocks(first, last, blocks, events, model->total.blocks);
+    for (int table = 0; table < 11; table++)
+        for (uint64_t i = 0; i < weir_trace_count(trace, (weir_trace_table)table) && table > WEIR_TRACE_BLOCKS; i++)
+            require(weir_trace_get(trace, (weir_trace_table)table, i, &row) && row.texts[0] && row.texts[1], "a row that is not there");
+    weir_trace_close(trace);
+    free(first);
+    free(last);
+    close(fd);
 }
 
 static void read_trace(const uint8_t *data, size_t size)
@@ -148,9 +149,9 @@ static void read_trace(const uint8_t *data, size_t size)
         require(first.count == trace.events && second.count == first.count && second.sum == first.sum, "two plays that differ");
         require(trace.losses.bytes <= size, "more lost than there was");
         check_sums(&first.model);
+        check_columns(data, size, &first.model);
         model_free(&first.model);
         model_free(&second.model);
-        check_exports(&trace);
     } else {
         require(trace.error[0], "a refusal without a reason");
     }
@@ -238,14 +239,12 @@ static void write_kinds(struct trace_writer *writer)
 
 static bool write_seeds(const char *folder)
 {
-    static const char log[] = "Thread,Time,Action,Pointer,Size,Stream\n1,11:52:08.123456,allocate,0x7f10,1024,0x0\n"
-                              "2,23:59:59,allocate failure,(nil),99,0x2\n1,00:00:01.5,free,0x7f10,1024,0x0\n";
     struct trace_writer whole = {0}, contents = {0}, kinds = {0};
     write_whole(&whole);
     write_unpacked(&contents, &whole);
     write_kinds(&kinds);
     bool good = write_seed(folder, "whole", whole.bytes, whole.len) && write_seed(folder, "contents", contents.bytes, contents.len) &&
-                write_seed(folder, "kinds", kinds.bytes, kinds.len) && write_seed(folder, "log", log, sizeof log - 1);
+                write_seed(folder, "kinds", kinds.bytes, kinds.len);
     for (size_t cut = 1; cut < 8 && good; cut++) {
         char name[32];
         snprintf(name, sizeof name, "cut-%zu", cut);

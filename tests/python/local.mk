@@ -10,6 +10,7 @@ dist_check_SCRIPTS += \
 	%reldir%/run.sh \
 	%reldir%/share.sh \
 	%reldir%/shim.sh \
+	%reldir%/trace.sh \
 	%reldir%/wheel.sh
 TESTS += \
 	%reldir%/cupy.sh \
@@ -21,6 +22,7 @@ TESTS += \
 	%reldir%/run.sh \
 	%reldir%/share.sh \
 	%reldir%/shim.sh \
+	%reldir%/trace.sh \
 	%reldir%/wheel.sh
 EXTRA_DIST += \
 	%reldir%/cupy_test.py \
@@ -44,6 +46,8 @@ EXTRA_DIST += \
 	%reldir%/shim_test.py \
 	%reldir%/shim_tracker.cpp \
 	%reldir%/tap.py \
+	%reldir%/trace_test.py \
+	%reldir%/training.pickle.gz \
 	%reldir%/wheel_test.py
 
 ## Prints where the members of the structs are that the package has in Python.

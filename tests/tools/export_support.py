@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """export_support.py - what the tests of exports share: traces, and what the exporters make of them."""
+import importlib.util
 import os
 import random
 import subprocess
@@ -10,6 +11,8 @@ from trace_file import ARENA, HOST, PRIVATE, Trace
 
 BUILD = os.path.abspath(sys.argv[1])
 WEIR = os.path.join(BUILD, "tools", "weir")
+PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir, "plugin", "python")
+HAS_PERFETTO = importlib.util.find_spec("perfetto") is not None
 numbers = iter(range(1 << 30))
 
 
@@ -27,9 +30,21 @@ def weir(*arguments, status=0, stdout=subprocess.PIPE):
     return done.stdout, done.stderr.decode()
 
 
+def weir_trace(*arguments, status=0):
+    """Runs python -m weir.trace; what it says on standard error."""
+    environment = dict(os.environ, PYTHONPATH=PACKAGE, WEIR_TRACE_LIBRARY=os.path.join(BUILD, "trace", ".libs", "libweir-trace.so.0"))
+    done = subprocess.run([sys.executable, "-m", "weir.trace", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120,
+                          check=False, env=environment)
+    assert done.returncode == status and not done.stdout, (done.returncode, done.stderr)
+    return done.stderr.decode()
+
+
 def export(form, *traces):
     """What is written of the traces."""
-    return weir("trace", "export", "--%s=-" % form, *[trace if isinstance(trace, str) else path(trace) for trace in traces])[0]
+    file = os.path.join(tap.FOLDER.name, "export")
+    weir_trace("export", "--%s=%s" % (form, file), *[trace if isinstance(trace, str) else path(trace) for trace in traces])
+    with open(file, "rb") as written:
+        return written.read()
 
 
 def life(**pairs):

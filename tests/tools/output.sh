@@ -4,6 +4,7 @@
 # shellcheck source=tests/tools/weir.sh
 . "${top_srcdir:-.}/tests/tools/weir.sh"
 costs=$(cd "$top_srcdir" && pwd -P)/config/costs/nvidia-h200.yaml
+imported=$(cd "$top_srcdir" && pwd -P)/tests/tools/rmm.weir
 cd "$tap_dir" || exit 1
 escape=$(printf '\033')
 
@@ -72,13 +73,7 @@ check "reader_that_went_away_from_figures_is_no_error" unread 0 metrics
 check "reader_that_went_away_changes_no_status" unread 1 check --json bad.yaml
 
 # Files that commands write: all of a file or none, for this user alone but where others are to read it, and nothing through a link.
-cat >rmm.csv <<'END'
-Thread,Time,Action,Pointer,Size,Stream
-1,10:00:00.000000,allocate,0x1000,33554432,0
-1,10:00:00.001000,allocate,0x2000,1073741824,0
-1,10:00:00.002000,free,0x2000,1073741824,0
-1,10:00:01.000000,free,0x1000,33554432,0
-END
+cp "$imported" rmm.weir
 mkdir made
 
 # above_limit ARGUMENT…: where a file may have no byte (ulimit -f) the command says so, ends with 2, and leaves what was in the folder.
@@ -124,14 +119,11 @@ output() {
 umask 022
 output metrics replace 644 metrics --output=made/file
 output calibrate sim 600 calibrate --output=made/file
-output rmm replace 600 trace export --rmm=made/file rmm.csv
-output perfetto replace 600 trace export --perfetto=made/file rmm.csv
-output memory_viz replace 600 trace export --memory-viz=made/file rmm.csv
-output tune_policy new 644 tune --costs="$costs" --memory=4GiB --output=made/file rmm.csv
+output tune_policy new 644 tune --costs="$costs" --memory=4GiB --output=made/file rmm.weir
 
 # Early enough that stdio has forgotten why by the end.
 long_output() {
-    "$weir" trace plot --json rmm.csv >/dev/full 2>"$err"
+    "$weir" trace plot --json rmm.weir >/dev/full 2>"$err"
     [ $? -eq 2 ] && says "$err" "cannot write the output: No space left on device"
 }
 if [ -w /dev/full ]; then

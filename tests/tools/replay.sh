@@ -24,15 +24,8 @@ weir: 1
 pools: { elsewhere: { small_below: 0 } }
 END
 printf 'weir: 1\npools: { main: { max_size: many } }\n' >"$tap_dir/wrong.yaml"
-cat >"$tap_dir/rmm.csv" <<'END'
-Thread,Time,Action,Pointer,Size,Stream
-1,10:00:00.000000,allocate,0x1000,33554432,0
-1,10:00:00.001000,allocate,0x2000,1073741824,0
-1,10:00:00.002000,free,0x2000,1073741824,0
-1,10:00:00.003000,allocate,0x3000,1073741824,0
-1,10:00:00.004000,free,0x3000,1073741824,0
-1,10:00:01.000000,free,0x1000,33554432,0
-END
+# A log of RMM, as it was imported.
+cp "$top_srcdir/tests/tools/rmm.weir" "$tap_dir"
 
 check "program_is_recorded" record "$tap_dir/run.weir" all
 check "replay_of_what_was_recorded_exits_0" exits 0 replay "$tap_dir/run.weir"
@@ -119,7 +112,8 @@ check_json "one_for_each_trace" "[e['message'].split(':')[0] for e in d['errors'
 check "document_of_a_cut_trace_exits_1" exits 1 replay --json "$tap_dir/cut.weir"
 check_json "document_says_so" "not d[0]['can_judge'] and d[0]['why_not']"
 
-check "log_of_rmm_is_replayed" exits 0 replay --json "$tap_dir/rmm.csv" -p "$tap_dir/policy.yaml"
+check "imported_log_is_replayed" exits 0 replay --json "$tap_dir/rmm.weir" -p "$tap_dir/policy.yaml"
+check "what_a_log_does_not_tell_is_said" says "$err" "A log of RMM does not tell"
 check_json "it_has_what_the_log_has" "d[0]['requests'] == 3 and d[0]['policies'][0]['peak_live'] == (1 << 30) + (32 << 20)"
 printf 'weir_costs: 1\ngpu: any\ndriver: 13.0\ngrow: 100ms/GiB\n' >"$tap_dir/dear.yaml"
 # What calls take on another machine than the recorded one is not held against the recording.
@@ -135,11 +129,11 @@ sed 's/NVIDIA A1/simulated hardware/' "$tap_dir/other-gpu.yaml" >"$WEIR_COSTS_DI
 check "trace_of_an_unknown_gpu_is_replayed" exits 0 replay "$tap_dir/run.weir"
 check "nearest_table_is_named" says "$out" \
     "Costs: $WEIR_COSTS_DIR/simulated-hardware.yaml, the nearest of the shipped tables, as there is none of simulated GPU 0 (weir calibrate makes one)."
-check "log_without_a_gpu_is_replayed" exits 0 replay "$tap_dir/rmm.csv" -p "$tap_dir/policy.yaml"
+check "imported_log_without_a_gpu_is_replayed" exits 0 replay "$tap_dir/rmm.weir" -p "$tap_dir/policy.yaml"
 check "first_table_is_named" says "$out" "Costs: $WEIR_COSTS_DIR/nvidia-a1.yaml, the nearest of the shipped tables, as there is none of the recorded GPU"
 rm "$WEIR_COSTS_DIR"/*
 
-check "cost_table_is_taken" exits 0 replay --json --costs="$tap_dir/dear.yaml" "$tap_dir/rmm.csv" -p "$tap_dir/policy.yaml"
+check "cost_table_is_taken" exits 0 replay --json --costs="$tap_dir/dear.yaml" "$tap_dir/rmm.weir" -p "$tap_dir/policy.yaml"
 check_json "growth_costs_what_the_table_says" "100e6 < d[0]['policies'][0]['slow_stall'] < 120e6"
 
 # A trace has what calls cost where it was recorded, if that was measured there.

@@ -109,8 +109,7 @@ def job(name, header, shift=0):
 
 JOB = job("job.weir", HEADER)
 LATER = job("later.weir", dict(HEADER, rank="1", **{"started.real": "1700000000500000000"}))
-LOG = put("rmm.csv", b"Thread,Time,Action,Pointer,Size,Stream\n1,11:52:08.000000,allocate,0x10,1000,0x0\n"
-          b"1,11:52:09.000000,allocate,0x20,500,0x0\n1,11:52:10.000000,free,0x10,1000,0x0\n")
+LOG = job("log.weir", {**HEADER, "started.real": str(11 * 3600 * 1000 * MS), "imported": "A log of RMM", "imported.lacks": "It tells no stacks."})
 
 # Asking ----------------------------------------------------------------------------------------------------------------------------------
 
@@ -303,11 +302,11 @@ def moment_before_a_file_began_is_a_failure_of_that_file():
     has(weir("live", "--at=10ms", JOB, LATER, status=1), "it began later, at 500 ms", "5 MiB in 2 blocks")
 
 
-@fact
-def log_of_rmm_has_the_same_views():
-    is_so(ask(LOG), is_rmm=True, live=500, live_peak=1500, live_peak_at=1000 * MS)
-    assert ask("leaks", LOG)["leaks"][0]["size"] == 500
-    has(weir(LOG), "A log of RMM", "rmm")
+def failure(*words, **variables):
+    """What it says where it cannot do what was asked."""
+    done = subprocess.run([WEIR, "trace", *words], capture_output=True, text=True, env={**os.environ, **variables})
+    assert done.returncode == 2 and not done.stdout, done.stderr
+    return done.stderr
 
 
 def both(*words):
@@ -315,6 +314,21 @@ def both(*words):
     done = subprocess.run([WEIR, "trace", *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stderr, done.stdout
+
+
+@fact
+def imported_trace_says_of_what_it_was_made_and_what_that_does_not_tell():
+    is_so(json.loads(both("--json", LOG)[1])["files"][0], imported="A log of RMM", lacks="It tells no stacks.")
+    said, shown = both(LOG)
+    has(shown, "Made of: A log of RMM", "from 11:00:00.")
+    has(said, "It tells no stacks.")
+
+
+@fact
+def another_programs_file_names_the_command_that_imports_it():
+    for data in (b"Thread,Time,Action\n", b"\x80\x04}."):
+        # Whatever Python is there, and whether it finds the package.
+        has(failure(put("foreign", data), WEIR_PYTHON_DIR="/nowhere"), "does not begin with WEIR", "python3 -m weir.trace import")
 
 
 @fact

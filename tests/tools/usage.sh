@@ -108,6 +108,10 @@ devices                              | weir doctor
 devices --json                       | weir doctor
 help devices                         | weir doctor
 trace plot --svg=memory.svg run.weir | weir trace page TRACE -o page.html
+trace export run.weir                | python3 -m weir.trace export --perfetto=FILE TRACE...
+trace export --perfetto=x run.weir   | python3 -m weir.trace export --perfetto=FILE TRACE...
+trace --memory-viz=x run.weir        | python3 -m weir.trace export --memory-viz=FILE TRACE...
+trace run.weir --rmm x               | python3 -m weir.trace export --rmm=FILE TRACE
 trace --svg run.weir                 | weir trace page TRACE -o page.html
 replay run.weir --plot=curves.svg    | weir trace page TRACE --policy=FILE -o page.html
 try --verbose                        | WEIR_LOG=info weir try

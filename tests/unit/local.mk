@@ -135,8 +135,10 @@ tests_unit_libtracedata_la_SOURCES = %reldir%/trace_data.c %reldir%/trace_data.h
 tests_unit_libtracedata_la_CPPFLAGS = $(AM_CPPFLAGS) $(ZSTD_CFLAGS)
 tests_unit_libtracedata_la_LIBADD = $(ZSTD_LIBS)
 
-check_PROGRAMS += tests/unit/trace_merge tests/unit/trace_model tests/unit/trace_reader
-TESTS += tests/unit/trace_merge tests/unit/trace_model tests/unit/trace_reader
+check_PROGRAMS += tests/unit/trace_columns tests/unit/trace_merge tests/unit/trace_model tests/unit/trace_reader
+TESTS += tests/unit/trace_columns tests/unit/trace_merge tests/unit/trace_model tests/unit/trace_reader
+tests_unit_trace_columns_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_trace_columns_LDADD = tests/unit/libtracedata.la tests/support/libsuite.la tests/support/libfail.la trace/libcolumns.la
 tests_unit_trace_merge_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_trace_merge_LDADD = tests/unit/libtracedata.la tests/support/libsuite.la tools/libtools.la
 tests_unit_trace_model_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

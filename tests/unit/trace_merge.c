@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* trace_merge.c - the one order of the events of several threads, and the logs of RMM, which have one. */
+/* trace_merge.c - the one order of the events of several threads. */
 #include "config.h"
 
 #include <stdio.h>
@@ -288,67 +288,6 @@ START_TEST(any_history_comes_in_its_orders)
 }
 END_TEST
 
-/* Logs of RMM ---------------------------------------------------------------------------------------------------------------------------
- */
-
-#define HEADING "Thread,Time,Action,Pointer,Size,Stream\n"
-
-static void play_log(const char *text)
-{
-    ck_assert_msg(trace_data_open(&trace, text, strlen(text)), "%s", trace.error);
-    ck_assert(trace.is_rmm);
-    ck_assert(trace_play(&trace, see, NULL));
-    ck_assert_uint_eq(seen_count, trace.events);
-}
-
-START_TEST(log_of_rmm_is_read)
-{
-    play_log(HEADING "140,11:52:08.123456,allocate,0x7f10,1024,0x0\n"
-                     "141,11:52:08.123500,allocate failure,(nil),99999,0x2\n"
-                     "140,11:52:09.123456,free,0x7f10,1024,0x0\n");
-    ck_assert_uint_eq(seen_count, 3);
-    ck_assert_uint_eq(trace.thread_count, 2);
-    ck_assert_int_eq(seen[0].kind, TRACE_MALLOC);
-    ck_assert_uint_eq(seen[0].address, 0x7f10);
-    ck_assert_uint_eq(seen[0].given, 1024);
-    ck_assert_str_eq(seen[0].pool->name, "rmm");
-    ck_assert_int_eq(seen[1].kind, TRACE_OUT_OF_MEMORY);
-    ck_assert_uint_eq(seen[1].a, 99999);
-    ck_assert_uint_eq(seen[1].time, 44000);
-    ck_assert_int_eq(seen[2].kind, TRACE_FREE);
-    ck_assert_uint_eq(seen[2].time, 1000000000);
-    ck_assert_str_eq(trace.losses.first, "");
-}
-END_TEST
-
-START_TEST(log_of_rmm_goes_on_after_midnight)
-{
-    play_log(HEADING "1,23:59:59.5,allocate,0x10,1,0x0\n"
-                     "1,00:00:01.5,free,0x10,1,0x0\n");
-    ck_assert_uint_eq(seen[1].time, 2000000000);
-}
-END_TEST
-
-static const char *const wrong_lines[] = {
-    "1,11:52:08,allocate,0x10,1\n",        "1,11:52:08,allocate,0x10,1,0x0,7\n",
-    "1,11:52:08,reallocate,0x10,1,0x0\n",  "1,25:52:08,allocate,0x10,1,0x0\n",
-    "1,11:52,allocate,0x10,1,0x0\n",       "x,11:52:08,allocate,0x10,1,0x0\n",
-    "1,11:52:08,allocate,nothing,1,0x0\n", "1,11:52:08,allocate,0x10,-1,0x0\n",
-    "1,11:52:08,allocate,0x10,1,\n",       "\n",
-    "1,11:52:08,allocate,0x10,1,0x0", /* cut off */
-};
-
-START_TEST(wrong_line_of_a_log_is_lost_alone)
-{
-    char text[1024];
-    snprintf(text, sizeof text, HEADING "1,11:52:08.1,allocate,0x10,1,0x0\n%s", wrong_lines[_i]);
-    play_log(text);
-    ck_assert_uint_eq(seen_count, 1);
-    ck_assert_uint_eq(trace.losses.events, 1);
-    ck_assert_ptr_nonnull(strstr(trace.losses.first, "line 3 is none of a log of RMM"));
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("trace_merge");
@@ -357,8 +296,7 @@ int main(void)
     suite_add(tcase, equal_times_go_by_orders, orders_are_stronger_than_times, each_stream_counts_for_itself, lost_number_holds_nobody_up,
               contradicting_orders_go_by_time, events_of_a_block_come_in_the_order_that_was,
               mark_comes_behind_what_caches_did_before_it_and_before_what_they_did_after, number_that_comes_twice_comes_twice,
-              play_ends_where_it_is_told_to_and_can_be_repeated, log_of_rmm_is_read, log_of_rmm_goes_on_after_midnight);
+              play_ends_where_it_is_told_to_and_can_be_repeated);
     tcase_add_loop_test(tcase, any_history_comes_in_its_orders, 1, 20);
-    tcase_add_loop_test(tcase, wrong_line_of_a_log_is_lost_alone, 0, (int)(sizeof wrong_lines / sizeof wrong_lines[0]));
     return suite_run(suite);
 }

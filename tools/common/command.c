@@ -16,17 +16,15 @@ enum { CODE_HELP = 256, CODE_COLOR, CODE_FIRST };
 
 #define NAME_MAX_LEN 64 /* longer words are never a misspelt name of ours */
 
-/* Whether former releases had this option, or without one (NULL) this subcommand; then says what replaces it. */
-static bool is_gone(const char *command, const char *option)
+bool command_is_gone(const char *command, const char *word)
 {
     const struct command_gone *gone = commands_gone;
-    size_t len = option ? strcspn(option, "=") : 0;
+    size_t len = word ? strcspn(word, "=") : 0;
     for (; gone->command; gone++)
-        if (strcmp(gone->command, command) == 0 && !gone->option == !option &&
-            (!option || (strncmp(gone->option, option, len) == 0 && !gone->option[len])))
+        if (strcmp(gone->command, command) == 0 && !gone->word == !word && (!word || (strncmp(gone->word, word, len) == 0 && !gone->word[len])))
             break;
-    if (gone->command && option)
-        complain("%s: there is no option '%s' any more; write: %s", command, gone->option, gone->instead);
+    if (gone->command && word)
+        complain("%s: there is no '%s' any more; write: %s", command, gone->word, gone->instead);
     else if (gone->command)
         complain("there is no subcommand '%s' any more; write: %s", command, gone->instead);
     return gone->command != NULL;
@@ -40,7 +38,7 @@ const struct command *command_find(const char *name)
             return *at;
         policy_guess_try(&guess, (*at)->name);
     }
-    if (is_gone(name, NULL))
+    if (command_is_gone(name, NULL))
         return NULL;
     if (guess.best)
         complain("there is no subcommand '%s'; did you mean '%s'?", name, guess.best);
@@ -73,7 +71,7 @@ static int wrong_option(const struct command *command, const struct option *opti
     char name[NAME_MAX_LEN] = "";
     if (strncmp(word, "--", 2) == 0)
         snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 2, "="), word + 2);
-    if (is_gone(command->name, word) || (name[0] && is_ambiguous(command, options, name)))
+    if (command_is_gone(command->name, word) || (name[0] && is_ambiguous(command, options, name)))
         return EXIT_TROUBLE;
     struct policy_guess guess = policy_guess_begin(name);
     for (; options->name; options++)

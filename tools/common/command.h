@@ -81,10 +81,12 @@ extern const struct command_group command_groups[]; /* ended by a NULL title */
 
 /* What former releases had, and what does the same now. */
 struct command_gone {
-    const char *command, *option; /* option: with its dashes; NULL for the whole subcommand */
-    const char *instead;          /* what to write: a command and an example of its arguments */
+    const char *command, *word; /* word: an option with its dashes, or a first operand; NULL for the whole subcommand */
+    const char *instead;        /* what to write: a command and an example of its arguments */
 };
 extern const struct command_gone commands_gone[]; /* ended by a NULL command */
+/* Whether former releases had this word, or without one (NULL) this subcommand; then says on stderr what replaces it. */
+bool command_is_gone(const char *command, const char *word);
 
 /* The subcommand of that name. NULL, after saying on stderr what replaces it or which name is the nearest, if there is none. */
 const struct command *command_find(const char *name);

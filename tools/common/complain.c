@@ -12,21 +12,10 @@
 static bool is_kept;
 static struct policy_errors kept; /* the file of what is about no policy is NULL */
 
-void *must(void *ptr)
+_Noreturn void memory_lacks(void)
 {
-    if (!ptr) {
-        fputs("weir: out of host memory\n", stderr);
-        exit(EXIT_TROUBLE);
-    }
-    return ptr;
-}
-
-void *must_grow(void *items, size_t count, size_t *room, size_t size)
-{
-    if (count < *room)
-        return items;
-    *room = *room ? 2 * *room : 16;
-    return must(realloc(items, *room * size));
+    fputs("weir: out of host memory\n", stderr);
+    exit(EXIT_TROUBLE);
 }
 
 char *make_text(const char *format, va_list args)

@@ -8,6 +8,7 @@
 
 #include "policy/policy.h"
 #include "tools/common/json.h"
+#include "tools/common/memory.h"
 
 #include <stdarg.h>
 
@@ -37,12 +38,6 @@ void complaints_begin(void);
 
 /* Prints them as a JSON document if the subcommand failed with that exit status before it began one of its own, else on stderr. */
 void complaints_end(int status);
-
-/* Passes ptr on; without host memory (NULL) there is nothing left to do, so it says so and ends the process. */
-void *must(void *ptr);
-
-/* The array of `count` items with room for one more at least. */
-void *must_grow(void *items, size_t count, size_t *room, size_t size);
 
 /* vsprintf() into a new string, the caller's to free(). */
 char *make_text(const char *format, va_list args) __attribute__((format(printf, 1, 0)));

@@ -7,6 +7,7 @@
 #include "tools/replay/policy.h"
 #include "tools/replay/report.h"
 #include "tools/replay/run.h"
+#include "tools/trace/import.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -111,12 +112,8 @@ static int run(const struct command_call *call)
     bool is_good = status == EXIT_GOOD;
     for (int i = 0; i < call->count && is_good; i++) {
         struct trace trace;
-        if (trace_open(&trace, call->operands[i])) {
-            status = worse_exit(status, replay_trace(&trace, &choice, call, json));
-        } else {
-            complain("%s: %s", call->operands[i], trace.error);
-            status = EXIT_TROUBLE;
-        }
+        bool is_open = import_open(&trace, call->operands[i]);
+        status = worse_exit(status, is_open ? replay_trace(&trace, &choice, call, json) : EXIT_TROUBLE);
         trace_close(&trace);
     }
     if (json && json_was_begun())

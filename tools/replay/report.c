@@ -56,7 +56,7 @@ const char *report_incomplete(const struct script *script)
         return "parts of the file are lost, and what was done there is not replayed";
     if (losses->events)
         return "the recorder lost events, which are not replayed; record with a larger record.ring";
-    return script->trace->is_rmm || losses->is_closed ? NULL : "the recording was cut before its end";
+    return losses->is_closed ? NULL : "the recording was cut before its end";
 }
 
 struct verdict report_compare(const struct script *script, const struct outcome *outcome, const char *apart)
@@ -64,7 +64,7 @@ struct verdict report_compare(const struct script *script, const struct outcome 
     struct verdict verdict = {.can_judge = true, .memory_error = -1, .stall_error = -1};
     if (outcome && outcome->is_done)
         compare(script, outcome, apart, &verdict);
-    if (!script->trace->is_rmm && !outcome)
+    if (!script->trace->header.imported && !outcome)
         refuse(&verdict, "the trace does not tell which policy was recorded, so nothing says how far the replay is off");
     else if (outcome && !outcome->is_done)
         snprintf(verdict.why, sizeof verdict.why, "the policy that was recorded could not be replayed: %.400s", outcome->why);

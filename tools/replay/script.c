@@ -172,7 +172,7 @@ static void open_stream(struct maker *maker, const struct trace_event *event, in
 static bool was_open_before(const struct maker *maker)
 {
     const struct trace *trace = maker->script->trace;
-    return trace->is_rmm || !trace->header.reason || strcmp(trace->header.reason, "file") != 0;
+    return !trace->header.reason || strcmp(trace->header.reason, "file") != 0;
 }
 
 static void free_block(struct maker *maker, const struct trace_event *event, int stream, int pool)
@@ -430,7 +430,7 @@ bool script_make_until(struct script *script, struct trace *trace, uint64_t even
     *script = (struct script){.trace = trace, .thread_count = trace->thread_count, .memory = memory_of_devices(trace)};
     script->begin = bounded(trace->first);
     script->end = bounded(trace->last);
-    script->has_caches = trace->is_rmm || (trace->header.level && strcmp(trace->header.level, "all") == 0);
+    script->has_caches = (trace->header.level && strcmp(trace->header.level, "all") == 0);
     if (trace->thread_count > SCRIPT_THREADS_MAX) {
         complain("%s: it has more than 65,536 threads", trace->path);
         return false;

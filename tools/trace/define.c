@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/trace/define.h"
-#include "tools/common/complain.h"
+#include "tools/common/memory.h"
 #include "tools/trace/reader.h"
 
 #include <inttypes.h>
@@ -124,12 +124,12 @@ static void fill(struct object *object, const struct trace_definition *definitio
 static struct object *object_add(struct trace_definitions *definitions, enum trace_definition_code code, const void *key, size_t len)
 {
     struct trace_sort *sort = &definitions->sorts[code];
+    sort->objects = must_grow(sort->objects, sort->object_count, &sort->object_room, sizeof(void *));
     struct object *object = must(calloc(1, sizeof *object + len));
     if (len)
         memcpy(object + 1, key, len);
     object->key = (const uint8_t *)(object + 1);
     object->key_len = len;
-    sort->objects = must_grow(sort->objects, sort->object_count, &sort->object_room, sizeof(void *));
     sort->objects[sort->object_count++] = object;
     definitions->bytes += sizeof *object + len + 3 * sizeof(void *);
     return object;
@@ -302,6 +302,17 @@ void trace_definitions_open(struct trace_definitions *definitions, uint64_t name
 const struct trace_text *trace_definitions_text(const struct trace_definitions *definitions, uint32_t number)
 {
     return &((const struct object *)definitions->sorts[TRACE_DEFINES_NAME].objects[number])->as.text;
+}
+
+size_t trace_definitions_count(const struct trace_definitions *definitions, enum trace_definition_code code)
+{
+    return definitions->sorts[code].object_count;
+}
+
+const void *trace_definitions_get(const struct trace_definitions *definitions, enum trace_definition_code code, size_t number)
+{
+    const struct object *object = definitions->sorts[code].objects[number];
+    return &object->as;
 }
 
 /* What the frames of all stacks name. */

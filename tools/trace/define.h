@@ -51,6 +51,10 @@ const struct trace_text *trace_definitions_text(const struct trace_definitions *
 /* Once sealed: at that place a stream of that handle was opened by a name. */
 void trace_definitions_open(struct trace_definitions *definitions, uint64_t name, uint64_t position, uint64_t handle);
 
+/* How many objects there are, and the one of that number, below the count. Looking up an id that is not defined adds one. */
+size_t trace_definitions_count(const struct trace_definitions *definitions, enum trace_definition_code code);
+const void *trace_definitions_get(const struct trace_definitions *definitions, enum trace_definition_code code, size_t number);
+
 void trace_definitions_free(struct trace_definitions *definitions);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/trace/merge.h"
-#include "tools/common/complain.h"
+#include "tools/common/memory.h"
 #include "tools/trace/orders.h"
-#include "tools/trace/rmm.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -145,6 +144,8 @@ static void read_header(struct trace *trace)
         .reason = trace_value(trace, "reason"),
         .level = trace_value(trace, "level"),
         .policy = trace_value(trace, "policy"),
+        .imported = trace_value(trace, "imported"),
+        .lacks = trace_value(trace, "imported.lacks"),
         .pid = number_in(trace, "pid"),
         .started_real = number_in(trace, "started.real"),
         .driver = number_in(trace, "driver"),
@@ -152,35 +153,44 @@ static void read_header(struct trace *trace)
     };
 }
 
+static void end_census(struct trace *trace)
+{
+    if (!trace->census)
+        return;
+    trace_map_free(&trace->census->threads);
+    free(trace->census->content);
+    free(trace->census);
+    trace->census = NULL;
+}
+
 static bool open_weir(struct trace *trace, int fd)
 {
     if (!trace_reader_open_fd(&trace->reader, fd))
         return fail(trace, trace->reader.error);
-    struct census census = {.trace = trace, .content = must(malloc(TRACE_CONTENT_MAX))};
-    trace->orders = must(malloc(sizeof *trace->orders));
+    struct census *census = trace->census = must(calloc(1, sizeof *census));
+    census->trace = trace;
+    census->content = must(malloc(TRACE_CONTENT_MAX));
+    trace->orders = must(calloc(1, sizeof *trace->orders));
     trace_orders_init(trace->orders);
     trace->next_blocks = must(calloc(trace->reader.block_count + 1, sizeof trace->next_blocks[0]));
     bool good = true;
     for (size_t block = 0; good && block < trace->reader.block_count; block++)
-        good = look_through(&census, block);
+        good = look_through(census, block);
     trace_orders_seal(trace->orders);
     trace_definitions_seal(&trace->definitions);
     tell_openings(&census);
     read_header(trace);
     trace_reader_conclude(&trace->reader);
     trace->losses = trace->reader.losses;
-    if (census.lost > trace->losses.events)
-        trace->losses.events = census.lost;
-    trace_map_free(&census.threads);
-    free(census.content);
+    if (census->lost > trace->losses.events)
+        trace->losses.events = census->lost;
+    end_census(trace);
     return good;
 }
 
 bool trace_open_fd(struct trace *trace, int fd, const char *path)
 {
     *trace = (struct trace){.path = path, .reader.fd = -1};
-    if (trace_rmm_is(fd))
-        return trace_rmm_open(trace, fd);
     return open_weir(trace, fd);
 }
 
@@ -197,11 +207,12 @@ bool trace_open(struct trace *trace, const char *path)
 
 void trace_close(struct trace *trace)
 {
+    trace_play_end(trace);
+    end_census(trace);
     trace_reader_close(&trace->reader);
     trace_definitions_free(&trace->definitions);
     if (trace->orders)
         trace_orders_free(trace->orders);
-    trace_rmm_close(trace);
     free(trace->orders);
     free(trace->threads);
     free(trace->next_blocks);

@@ -3,7 +3,7 @@
  * merge.h - a trace that is open: what its header says, and its events in one order, over all threads.
  *
  * The opener owns it; one thread. trace_play() may be called as often as wanted, and gives the same events each time: a reader that wants
- * to know what led to a moment plays the trace once to find it, and once more up to it. A trace is a `.weir` file or a log of RMM (rmm.h).
+ * to know what led to a moment plays the trace once to find it, and once more up to it.
  *
  *     static bool look(void *context, const struct trace_event *event) { … return true; }
  *     if (trace_open(&trace, path) && trace_play(&trace, look, &mine)) …
@@ -19,6 +19,7 @@
 /* What the header says. Texts are NULL and numbers 0 where it does not. */
 struct trace_header {
     const char *weir, *program, *rank, *reason, *level, *policy;
+    const char *imported, *lacks; /* of what other program's file it was made, and what that does not tell */
     uint64_t pid;
     uint64_t started_real; /* nanoseconds since 1970 of the moment that times count from */
     uint64_t driver;
@@ -40,18 +41,18 @@ struct trace {
     const char *path; /* the caller's */
     struct trace_header header;
     struct trace_losses losses;
-    bool is_rmm;
     uint64_t events, kinds[TRACE_KIND_COUNT]; /* in all, and of each kind */
     uint64_t first, last;                     /* times of the earliest and the latest event */
     size_t thread_count;
     char error[TRACE_ERROR_LEN]; /* why a function failed */
-    /* The rest is of merge.c, play.c and rmm.c. */
+    /* The rest is of merge.c and play.c. */
     struct trace_reader reader;
     struct trace_definitions definitions;
     struct trace_thread *threads;
     size_t *next_blocks; /* of each block: the next one of its thread, or TRACE_NO_BLOCK */
     struct trace_orders *orders;
-    struct trace_log *log; /* of RMM */
+    struct census *census; /* while it is opened */
+    struct play *play;     /* while it is played */
 };
 
 /* A place in the file, as definitions have it: the block's number, then the offset in its content, which has less than 23 bits. */
@@ -77,6 +78,9 @@ typedef bool trace_event_fn(void *context, const struct trace_event *event);
  * with the error: the file changed, or needs too much memory.
  */
 bool trace_play(struct trace *trace, trace_event_fn *look, void *context);
+
+/* For trace_close() alone: of a play that was left (tools/common/memory.h). */
+void trace_play_end(struct trace *trace);
 
 /* The value of a key of the header; NULL without it. */
 const char *trace_value(const struct trace *trace, const char *key);

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "tools/common/complain.h"
+#include "tools/common/memory.h"
 
 #ifdef HAVE_LIBDW
 #include <elfutils/libdwelf.h>

@@ -5,10 +5,9 @@
  * Numbers make the order: those of the weir, and behind each of them the serves and keeps that say they came after it, those of one stream by
  * their own numbers. Where that leaves it open, the earlier one goes first. Of each sort, the next number that the file has is waited for.
  */
-#include "tools/common/complain.h"
+#include "tools/common/memory.h"
 #include "tools/trace/merge.h"
 #include "tools/trace/orders.h"
-#include "tools/trace/rmm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +50,7 @@ struct play {
     struct cursor **waiting;             /* all that wait */
     size_t waiting_count, open_bytes;
     struct trace_map names; /* of open streams that have one: (handle, 0): the number of the name */
+    struct cursor *beginning; /* that is in neither list yet */
     bool is_good;
 };
 
@@ -118,6 +118,7 @@ static bool open_block(struct play *play, struct cursor *cursor)
         if (play->open_bytes > OPEN_BYTES_MAX)
             return fail(trace, "so many threads have blocks at the same time that these need more than 1 GiB");
         free(cursor->content);
+        cursor->content = NULL;
         cursor->room = block->decoded;
         cursor->content = must(malloc(cursor->room));
     }
@@ -153,6 +154,7 @@ static void begin_thread(struct play *play)
 {
     const struct trace_thread *thread = play->threads[play->begun++];
     struct cursor *cursor = must(calloc(1, sizeof *cursor));
+    play->beginning = cursor;
     cursor->thread = thread;
     cursor->block = thread->first_block;
     play->is_good = open_block(play, cursor);
@@ -160,6 +162,7 @@ static void begin_thread(struct play *play)
         heap_up(play, cursor);
     else
         cursor_free(play, cursor);
+    play->beginning = NULL;
 }
 
 static void wait_for_turn(struct play *play, struct cursor *cursor)
@@ -305,8 +308,13 @@ static int by_beginning(const void *left, const void *right)
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-static void play_free(struct play *play)
+void trace_play_end(struct trace *trace)
 {
+    struct play *play = trace->play;
+    if (!play)
+        return;
+    if (play->beginning)
+        cursor_free(play, play->beginning);
     for (size_t i = 0; i < play->heap_count; i++)
         cursor_free(play, play->heap[i]);
     for (size_t i = 0; i < play->waiting_count; i++)
@@ -316,23 +324,26 @@ static void play_free(struct play *play)
     free(play->sorts);
     free(play->threads);
     trace_map_free(&play->names);
+    free(play);
+    trace->play = NULL;
 }
 
 bool trace_play(struct trace *trace, trace_event_fn *look, void *context)
 {
-    if (trace->is_rmm)
-        return trace_rmm_play(trace, look, context);
-    struct play play = {.trace = trace, .is_good = true};
-    play.sorts = must(calloc(trace->orders->sort_count, sizeof play.sorts[0]));
-    play.heap = must(calloc(trace->thread_count + 1, sizeof play.heap[0]));
-    play.waiting = must(calloc(trace->thread_count + 1, sizeof play.waiting[0]));
-    play.threads = must(calloc(trace->thread_count + 1, sizeof(void *)));
+    struct play *play = trace->play = must(calloc(1, sizeof *play));
+    play->trace = trace;
+    play->is_good = true;
+    play->sorts = must(calloc(trace->orders->sort_count, sizeof play->sorts[0]));
+    play->heap = must(calloc(trace->thread_count + 1, sizeof play->heap[0]));
+    play->waiting = must(calloc(trace->thread_count + 1, sizeof play->waiting[0]));
+    play->threads = must(calloc(trace->thread_count + 1, sizeof(void *)));
     for (uint32_t i = 0; i < trace->orders->sort_count; i++)
-        play.sorts[i].turn = trace_turn_begin(trace->orders, i);
+        play->sorts[i].turn = trace_turn_begin(trace->orders, i);
     for (size_t i = 0; i < trace->thread_count; i++)
-        play.threads[i] = &trace->threads[i];
-    qsort(play.threads, trace->thread_count, sizeof(void *), by_beginning);
-    run(&play, look, context);
-    play_free(&play);
-    return play.is_good;
+        play->threads[i] = &trace->threads[i];
+    qsort(play->threads, trace->thread_count, sizeof(void *), by_beginning);
+    run(play, look, context);
+    bool is_good = play->is_good;
+    trace_play_end(trace);
+    return is_good;
 }

@@ -2,7 +2,7 @@
 #include "config.h"
 
 #include "tools/trace/reader.h"
-#include "tools/common/complain.h"
+#include "tools/common/memory.h"
 #include "tools/trace/bytes.h"
 #include "tools/trace/crc.h"
 
@@ -161,7 +161,10 @@ static bool read_header(struct trace_reader *reader, struct trace_bytes content)
             !trace_take_string(&content, TRACE_VALUE_MAX, &value, &value_len))
             return false;
         reader->pairs = must_grow(reader->pairs, reader->pair_count, &room, sizeof reader->pairs[0]);
-        reader->pairs[reader->pair_count++] = (struct trace_pair){copy(key, key_len), copy(value, value_len)};
+        struct trace_pair *pair = &reader->pairs[reader->pair_count++];
+        *pair = (struct trace_pair){0};
+        pair->key = copy(key, key_len);
+        pair->value = copy(value, value_len);
     }
     return content.at == content.end;
 }
@@ -199,7 +202,7 @@ void trace_reader_conclude(struct trace_reader *reader)
 /* A header or an end, which are read at once. */
 static void use_block(struct trace_reader *reader, const struct trace_block *block)
 {
-    uint8_t *content = must(malloc((size_t)block->decoded + 1));
+    uint8_t *content = reader->content = must(malloc((size_t)block->decoded + 1));
     struct trace_bytes bytes = {content, content + block->decoded};
     uint64_t lost;
     if (!unpack(reader, block, content)) {
@@ -215,6 +218,7 @@ static void use_block(struct trace_reader *reader, const struct trace_block *blo
         reader->losses.events = lost;
     }
     free(content);
+    reader->content = NULL;
 }
 
 static void take_block(struct trace_reader *reader, const struct trace_block *block)
@@ -285,7 +289,8 @@ static bool read_beginning(struct trace_reader *reader)
     size_t len = reader->size < sizeof head ? (size_t)reader->size : sizeof head;
     if (!read_at(reader, 0, head, len))
         return false;
-    if (len < 4 || memcmp(head, "WEIR", 4) != 0)
+    reader->is_foreign = len >= 4 && memcmp(head, "WEIR", 4) != 0;
+    if (len < 4 || reader->is_foreign)
         return fail(reader, "it is no trace: it does not begin with WEIR");
     if (len < sizeof head)
         return fail(reader, "it is cut off within its first %d bytes: all is lost", TRACE_FILE_HEADER);
@@ -338,5 +343,6 @@ void trace_reader_close(struct trace_reader *reader)
     free(reader->pairs);
     free(reader->blocks);
     free(reader->stored);
+    free(reader->content);
     *reader = (struct trace_reader){.fd = -1};
 }

@@ -55,9 +55,11 @@ struct trace_reader {
     struct trace_pair *pairs; /* of the header, in its order */
     size_t pair_count;
     struct trace_losses losses;
-    uint8_t *stored; /* room for the content of one block; NULL before the first */
-    void *unpacker;  /* zstd's; NULL before the first */
+    uint8_t *stored;  /* room for the content of one block; NULL before the first */
+    uint8_t *content; /* of a header or an end while it is read, else NULL */
+    void *unpacker;   /* zstd's; NULL before the first */
     bool has_header;
+    bool is_foreign; /* it was not opened, as it does not begin as a trace */
     bool needs_zstd;             /* which this weir was built without */
     char error[TRACE_ERROR_LEN]; /* why a function failed */
 };

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/common/complain.h"
+#include "tools/common/memory.h"
 #include "tools/trace/object.h"
 
 #define MANGLED_MAX 1024 /* bytes of a name that is handed to the C++ library, which takes names apart recursively */
@@ -110,20 +110,12 @@ void symbols_module(struct symbols *symbols, uint64_t id, uint64_t start, uint64
 {
     if (symbols->count == SYMBOLS_MODULES_MAX)
         return;
-    if (symbols->count == symbols->room) {
-        symbols->room = symbols->room ? 2 * symbols->room : 64;
-        symbols->modules = must(realloc(symbols->modules, symbols->room * sizeof(*symbols->modules)));
-    }
-    symbols->modules[symbols->count] = (struct module){
-        .id = id,
-        .start = start,
-        .length = length,
-        .offset = offset,
-        .build_id = must(strdup(build_id)),
-        .path = must(strdup(path)),
-        .order = symbols->count,
-    };
+    symbols->modules = must_grow(symbols->modules, symbols->count, &symbols->room, sizeof symbols->modules[0]);
+    struct module *module = &symbols->modules[symbols->count];
+    *module = (struct module){.id = id, .start = start, .length = length, .offset = offset, .order = symbols->count};
     symbols->count++;
+    module->build_id = must(strdup(build_id));
+    module->path = must(strdup(path));
     symbols->is_sorted = false;
 }
 
@@ -157,6 +149,15 @@ static const struct module *find_module(struct symbols *symbols, uint64_t addres
     return &symbols->modules[low - 1];
 }
 
+/* Before anything else is allocated for the item, so that it is freed with the tree. */
+static void insert(void *item, void **tree, int (*compare_items)(const void *, const void *))
+{
+    if (tsearch(item, tree, compare_items))
+        return;
+    free(item);
+    must(NULL);
+}
+
 /* NULL: too many were opened. */
 static struct object *object_of(struct symbols *symbols, const struct module *module)
 {
@@ -168,21 +169,22 @@ static struct object *object_of(struct symbols *symbols, const struct module *mo
         return NULL;
     struct opened *opened = must(malloc(sizeof(*opened)));
     *opened = key;
+    insert(opened, &symbols->opened, compare_opened);
     opened->object = object_open(module->path, module->build_id, symbols->asks_server);
-    must(tsearch(opened, &symbols->opened, compare_opened));
     symbols->known_count += object_state(opened->object) == OBJECT_KNOWN;
     return opened->object;
 }
 
-/* A copy without what a terminal would obey. */
-static char *printable(const char *text)
+/* The text, or else a copy of the other one, without what a terminal would obey. */
+static char *printable(char *text, const char *other)
 {
-    char *copy = must(strdup(text ? text : ""));
-    for (char *at = copy; *at; at++) {
+    if (!text)
+        text = must(strdup(other ? other : ""));
+    for (char *at = text; *at; at++) {
         if ((unsigned char)*at < ' ' || *at == 0x7f)
             *at = '?';
     }
-    return copy;
+    return text;
 }
 
 /* The name as it is written in C++, by the library of that, which weir does not need otherwise. NULL: it stays as it is. */
@@ -235,12 +237,10 @@ static void look_up(struct symbols *symbols, struct symbol *symbol)
         place = object_find(object, symbol->offset - 1);
         symbol->has_changed = object_state(object) == OBJECT_CHANGED;
     }
-    char *name = place.function ? demangle(place.function) : NULL;
-    symbol->function = printable(name ? name : place.function);
-    free(name);
-    symbol->file = printable(place.file);
+    symbol->function = printable(place.function ? demangle(place.function) : NULL, place.function);
+    symbol->file = printable(NULL, place.file);
     symbol->line = place.line;
-    symbol->module = printable(module ? module->path : NULL);
+    symbol->module = printable(NULL, module ? module->path : NULL);
     symbol->text = write_text(symbol);
 }
 
@@ -252,8 +252,8 @@ const struct symbol *symbols_find(struct symbols *symbols, uint64_t address)
         return *at;
     struct symbol *symbol = must(calloc(1, sizeof(*symbol)));
     symbol->address = address;
+    insert(symbol, &symbols->found, compare_symbols);
     look_up(symbols, symbol);
-    must(tsearch(symbol, &symbols->found, compare_symbols));
     return symbol;
 }
 

@@ -2,6 +2,7 @@
 /* trace.c - `weir trace`: opens traces, and hands them to a view. */
 #include "policy/report.h"
 #include "tools/common/command.h"
+#include "tools/trace/import.h"
 #include "tools/trace/view.h"
 
 #include <inttypes.h>
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_AT, OPT_COLLAPSED, OPT_JSON, OPT_LIMIT, OPT_MEMORY_VIZ, OPT_OUTPUT, OPT_PERFETTO, OPT_POLICY, OPT_RMM, OPT_SINCE, OPT_TUNE, OPT_COUNT };
+enum { OPT_AT, OPT_COLLAPSED, OPT_JSON, OPT_LIMIT, OPT_OUTPUT, OPT_POLICY, OPT_SINCE, OPT_TUNE, OPT_COUNT };
 
 enum { LIMIT_DEFAULT = 10 };
 
@@ -26,18 +27,12 @@ static const struct command_option options[] = {
                    .help = "rows of each list (default: 10)",
                    .low = 1,
                    .high = 1000000000},
-    [OPT_MEMORY_VIZ] = {.name = "memory-viz",
-                        .kind = OPTION_TEXT,
-                        .placeholder = "FILE",
-                        .help = "export: a snapshot for torch's viewers of memory"},
     [OPT_OUTPUT] = {.name = "output", .letter = 'o', .kind = OPTION_TEXT, .placeholder = "FILE", .help = "page: the file to write; -: standard output"},
-    [OPT_PERFETTO] = {.name = "perfetto", .kind = OPTION_TEXT, .placeholder = "FILE", .help = "export: a trace for Perfetto"},
     [OPT_POLICY] = {.name = "policy",
                     .letter = 'p',
                     .kind = OPTION_TEXTS,
                     .placeholder = "FILE",
                     .help = "page: lay a replay under this policy over the trace; may be given several times"},
-    [OPT_RMM] = {.name = "rmm", .kind = OPTION_TEXT, .placeholder = "FILE", .help = "export: a log of RMM"},
     [OPT_SINCE] = {.name = "since",
                    .kind = OPTION_TEXT,
                    .placeholder = "MOMENT",
@@ -45,8 +40,6 @@ static const struct command_option options[] = {
     [OPT_TUNE] = {.name = "tune", .kind = OPTION_TEXT, .placeholder = "FILE", .help = "page: show what weir tune found, as its JSON in FILE has it"},
     {0},
 };
-
-#define EXPORTS (1 << OPT_MEMORY_VIZ | 1 << OPT_PERFETTO | 1 << OPT_RMM)
 
 /* Views: their names, and which options each has besides --json and --limit. */
 #define VIEW_TABLE(X)                                                                                                                      \
@@ -59,7 +52,6 @@ static const struct command_option options[] = {
     X(waits, 0)                                                                                                                            \
     X(plot, 0)                                                                                                                             \
     X(events, 0)                                                                                                                           \
-    X(export, EXPORTS)                                                                                                                     \
     X(why, 1 << OPT_AT)                                                                                                                    \
     X(page, 1 << OPT_OUTPUT | 1 << OPT_POLICY | 1 << OPT_TUNE)
 
@@ -99,7 +91,7 @@ static bool is_misspelt(const char *operand)
 /* An option that the view does not know would do nothing. */
 static bool takes_options(const struct command_call *call, size_t which)
 {
-    static const unsigned special = 1 << OPT_AT | 1 << OPT_COLLAPSED | 1 << OPT_OUTPUT | 1 << OPT_POLICY | 1 << OPT_SINCE | 1 << OPT_TUNE | EXPORTS;
+    static const unsigned special = 1 << OPT_AT | 1 << OPT_COLLAPSED | 1 << OPT_OUTPUT | 1 << OPT_POLICY | 1 << OPT_SINCE | 1 << OPT_TUNE;
     for (unsigned i = 0; i < OPT_COUNT; i++) {
         if (!call->options[i].given || !(special & 1U << i) || views[which].has & 1U << i)
             continue;
@@ -137,11 +129,10 @@ static int open_files(struct view *view, char **paths, size_t count)
     view->files = must(calloc(count, sizeof view->files[0]));
     for (size_t i = 0; i < count; i++) {
         struct trace *trace = &view->files[view->count].trace;
-        if (trace_open(trace, paths[i])) {
+        if (import_open(trace, paths[i])) {
             view->count++;
             continue;
         }
-        complain("%s: %s", paths[i], trace->error);
         trace_close(trace);
         status = EXIT_TROUBLE;
     }
@@ -166,6 +157,8 @@ static int run(const struct command_call *call)
 {
     size_t which = find_view(call->operands[0]), first = which < VIEWS;
     which = first ? which : 0;
+    if (!first && access(call->operands[0], F_OK) != 0 && command_is_gone("trace", call->operands[0]))
+        return EXIT_TROUBLE;
     if (!first && is_misspelt(call->operands[0]))
         return EXIT_TROUBLE;
     if (first && call->count == 1) {
@@ -184,7 +177,6 @@ static int run(const struct command_call *call)
         .is_collapsed = call->options[OPT_COLLAPSED].given,
         .page = {call->options[OPT_OUTPUT].text, call->options[OPT_POLICY].texts, call->options[OPT_POLICY].text_count,
                  call->options[OPT_TUNE].text},
-        .exports = {call->options[OPT_MEMORY_VIZ].text, call->options[OPT_PERFETTO].text, call->options[OPT_RMM].text},
     };
     int status = open_files(&view, call->operands + first, (size_t)call->count - first);
     if (view.count)
@@ -208,7 +200,8 @@ const struct command command_trace = {
     .operands_min = 1,
     .operands_max = INT_MAX,
     .details =
-        "Reads traces that a recorder of Weir wrote, and logs of RMM's logging resource, and shows one view of them.\n"
+        "Reads traces that a recorder of Weir wrote, and shows one view of them. Logs of RMM and memory snapshots of torch, which may be packed "
+        "with gzip, are read as traces that 'python3 -m weir.trace import' makes of them; - is standard input.\n"
         "summary, the default: what the trace has, and what each pool came to.\n"
         "peak: who had memory when the process had the most.\n"
         "leaks: the blocks that are live at the end, and for how long; with --since those alone that were taken behind that moment.\n"
@@ -217,7 +210,6 @@ const struct command command_trace = {
         "stacks: the same of each stack.\n"
         "waits: waits, steps of recovery, growth and trims, with their times.\n"
         "plot: memory over time.\n"
-        "export: writes them for other tools, into the file that one of --memory-viz, --perfetto and --rmm names; -: standard output.\n"
         "why: of a request that found no memory, the last or the one that --at names: who had memory, why it failed, and by replay (weir "
         "replay) which changes of the policy would have served it, and what they cost.\n"
         "page: all of it to look at, as one file of HTML that a browser opens without a network: memory over time by tag, stack, pool, stream "
@@ -233,7 +225,7 @@ const struct command command_trace = {
                "  weir trace stacks --collapsed train.weir | flamegraph.pl >memory.svg\n"
                "  weir trace page -o train.html train.weir\n"
                "  weir trace plot rank-*.weir\n"
-               "  weir trace export --memory-viz=snapshot.pickle train.weir\n",
+               "  python3 -m weir.trace export --memory-viz=snapshot.pickle train.weir\n",
     .options = options,
     .run = run,
 };

@@ -33,9 +33,6 @@ struct view {
     const char *since; /* of leaks; NULL: the beginning */
     bool is_collapsed;
     struct {
-        const char *viz, *perfetto, *rmm; /* files to write; NULL: none */
-    } exports;
-    struct {
         const char *output;          /* the file to write; NULL: none was named */
         const char *const *policies; /* files of policies to replay under */
         size_t policy_count;
@@ -53,7 +50,6 @@ int view_stacks(const struct view *view);
 int view_waits(const struct view *view);
 int view_plot(const struct view *view);
 int view_events(const struct view *view);
-int view_export(const struct view *view);
 int view_why(const struct view *view); /* of replay/why.c, as it replays */
 int view_page(const struct view *view); /* of page/page.c, likewise */
 

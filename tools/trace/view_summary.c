@@ -21,7 +21,7 @@ static void print_head(const struct view_file *file)
 {
     const struct trace *trace = &file->trace;
     const struct trace_header *header = &trace->header;
-    printf("%s%s", header->program ? SHOWN(header->program) : trace->is_rmm ? "A log of RMM" : "A process", header->pid ? ", " : "");
+    printf("%s%s", header->program ? SHOWN(header->program) : "A process", header->pid ? ", " : "");
     if (header->pid)
         printf("pid %" PRIu64, header->pid);
     if (header->rank)
@@ -32,11 +32,16 @@ static void print_head(const struct view_file *file)
         time_t seconds = (time_t)(header->started_real / 1000000000);
         struct tm when;
         char text[40];
-        if (localtime_r(&seconds, &when) && strftime(text, sizeof text, "%F %T %z", &when))
+        /* Of an imported log that says the time of a day alone. */
+        bool has_day = !header->imported || seconds >= 86400;
+        if ((has_day ? localtime_r(&seconds, &when) : gmtime_r(&seconds, &when)) &&
+            strftime(text, sizeof text, has_day ? "%F %T %z" : "%T", &when))
             printf(" from %s", text);
     }
     printf(".\n");
-    if (header->reason)
+    if (header->imported)
+        printf("Made of: %s. ", SHOWN(header->imported));
+    else if (header->reason)
         printf("Written for: %s. ", SHOWN(header->reason));
     if (header->level)
         printf("Level: %s%s. ", SHOWN(header->level), header->has_stacks ? ", with stacks" : "");
@@ -173,7 +178,8 @@ static void json_summary(struct json *json, const struct trace *trace, const str
     json_string(json, "reason", trace->header.reason);
     json_string(json, "level", trace->header.level);
     json_string(json, "weir", trace->header.weir);
-    json_bool(json, "is_rmm", trace->is_rmm);
+    json_string(json, "imported", trace->header.imported);
+    json_string(json, "lacks", trace->header.lacks);
     json_uint(json, "first", trace->first);
     json_uint(json, "last", trace->last);
     json_uint(json, "threads", trace->thread_count);

@@ -8,6 +8,7 @@
 #include "tools/common/terminal.h"
 #include "tools/replay/policy.h"
 #include "tools/replay/report.h"
+#include "tools/trace/import.h"
 #include "tools/tune/show.h"
 
 #include <stdio.h>
@@ -334,9 +335,7 @@ static int run(const struct command_call *call)
     /* Before the search, which takes minutes. */
     if (output && !new_file_can_be_made("tune", output, NEW_FILE_NOWHERE))
         return EXIT_TROUBLE;
-    if (!trace_open(&trace, call->operands[0]))
-        complain("%s: %s", call->operands[0], trace.error);
-    else if (script_make(&tune.script, &trace))
+    if (import_open(&trace, call->operands[0]) && script_make(&tune.script, &trace))
         status = tune_trace(&tune, call);
     for (size_t i = 0; i < TUNE_POOLS_MAX; i++) {
         search_free(&tune.searches[i]);

@@ -19,7 +19,7 @@ from weir._errors import Status, WeirError
 from weir._version import VERSION
 
 NAME = "libweir-torch.so"
-INSTALLED = "/usr/local/lib/" + NAME
+INSTALLED = "/usr/local/lib"
 
 
 def encoded(text: str) -> bytes:
@@ -148,8 +148,8 @@ class Library:
     """The loaded library. Any thread may call any of its methods."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
-        self._c = ctypes.CDLL(path)
+        self._c = open_file(path)
+        self.path = self._c._name
         for name, (result, arguments) in _PROTOTYPES.items():
             function = getattr(self._c, name)
             function.restype = result
@@ -281,21 +281,21 @@ class Library:
         return sorted((block.ptr, block.size) for block in blocks[:count])
 
 
-def _candidates() -> Iterator[str]:
-    """Where the library may be, the best guess first."""
+def _candidates(name: str) -> Iterator[str]:
+    """Where a library of Weir's may be, the best guess first."""
     package = os.path.dirname(os.path.abspath(__file__))
-    yield os.path.join(package, NAME)
-    yield os.path.join(package, "lib", NAME)  # of a wheel
+    yield os.path.join(package, name)
+    yield os.path.join(package, "lib", name)  # of a wheel
     # The package is in PREFIX/share/weir/python/weir.
     prefix = os.path.normpath(os.path.join(package, "..", "..", "..", ".."))
     multiarch = sysconfig.get_config_var("MULTIARCH")
     for lib in ["lib", "lib64"] + ([os.path.join("lib", multiarch)] if multiarch else []):
-        yield os.path.join(prefix, lib, NAME)
+        yield os.path.join(prefix, lib, name)
 
 
-def find() -> str:
-    """Its path: $WEIR_TORCH_LIBRARY, beside the package, where `make install` put it, else left to the loader."""
-    return os.environ.get("WEIR_TORCH_LIBRARY", "") or next((path for path in _candidates() if os.path.exists(path)), NAME)
+def find(name: str = NAME, variable: str = "WEIR_TORCH_LIBRARY") -> str:
+    """The path of one: what the variable says, beside the package, where `make install` put it, else left to the loader."""
+    return os.environ.get(variable, "") or next((path for path in _candidates(name) if os.path.exists(path)), name)
 
 
 class Policy(NamedTuple):
@@ -319,14 +319,16 @@ def _renew_lock() -> None:
 os.register_at_fork(after_in_child=_renew_lock)
 
 
-def _open(path: str) -> Library:
+def open_file(path: str) -> ctypes.CDLL:
+    """Loads a library that find() found."""
     try:
-        return Library(path)
+        return ctypes.CDLL(path)
     except OSError:
         # Where `make install` puts it by itself the loader looks only after somebody ran ldconfig.
-        if path != NAME or not os.path.exists(INSTALLED):
+        installed = os.path.join(INSTALLED, path)
+        if "/" in path or not os.path.exists(installed):
             raise
-        return Library(INSTALLED)
+        return ctypes.CDLL(installed)
 
 
 def _load() -> Library:
@@ -334,7 +336,7 @@ def _load() -> Library:
     if _library is None:
         path = find()
         try:
-            library = _open(path)
+            library = Library(path)
         except OSError as error:
             raise WeirError(
                 Status.NOT_FOUND,
