@@ -10,13 +10,14 @@ weirdoc_DATA = \
 	doc/installed/protocol.md \
 	doc/installed/pytorch.md \
 	doc/installed/python-sharing.md \
+	doc/installed/python-trace.md \
 	doc/installed/several-processes.md \
 	doc/installed/thread-safety.md \
 	doc/installed/trace.md \
 	doc/installed/tuning.md
 dist_weirdoc_DATA = %reldir%/house.svg %reldir%/page.png
 doc_DATA += doc/installed/README.md
-documents = README.md doc/architecture.md doc/cuda.md doc/performance.md doc/policy.md doc/protocol.md doc/python-sharing.md doc/pytorch.md doc/several-processes.md \
+documents = README.md doc/architecture.md doc/cuda.md doc/performance.md doc/policy.md doc/protocol.md doc/python-sharing.md doc/python-trace.md doc/pytorch.md doc/several-processes.md \
 	doc/thread-safety.md doc/trace.md doc/tuning.md
 EXTRA_DIST += $(documents)
 CLEANFILES += $(weirdoc_DATA) doc/installed/README.md

@@ -5,10 +5,7 @@
 #include <string.h>
 
 /* The tags of this thread, the last one in force. */
-static __thread struct pushed {
-    uint64_t recorder;
-    unsigned number;
-} pushed[WEIR__TAG_DEPTH];
+static __thread struct weir__pushed_tag pushed[WEIR__TAG_DEPTH];
 static __thread unsigned pushed_count;
 
 void weir__tags_init(struct weir__tags *tags)
@@ -98,7 +95,7 @@ bool weir__tag_push(uint64_t recorder, unsigned number)
 {
     if (pushed_count == WEIR__TAG_DEPTH)
         return false;
-    pushed[pushed_count++] = (struct pushed){recorder, number};
+    pushed[pushed_count++] = (struct weir__pushed_tag){recorder, number};
     return true;
 }
 
@@ -124,6 +121,19 @@ void weir__tag_pop(uint64_t recorder)
         return;
     pushed_count--;
     memmove(&pushed[at], &pushed[at + 1], (pushed_count - at) * sizeof *pushed);
+}
+
+void weir__tags_take(struct weir__tag_stack *stack)
+{
+    stack->count = pushed_count;
+    memcpy(stack->pushed, pushed, sizeof pushed);
+}
+
+void weir__tags_use(const struct weir__tag_stack *stack)
+{
+    pushed_count = stack ? stack->count : 0;
+    if (stack)
+        memcpy(pushed, stack->pushed, sizeof pushed);
 }
 
 void weir__tags_drop(bool (*is_there)(uint64_t recorder))

@@ -53,6 +53,17 @@ bool weir__tag_push(uint64_t recorder, unsigned number);
 unsigned weir__tag_current(uint64_t recorder);
 /* Takes the one in force off again. */
 void weir__tag_pop(uint64_t recorder);
+/* All of the thread's tags, to be copied and put in force in another thread of the process, in the place of that one's; NULL: none. */
+struct weir__tag_stack {
+    unsigned count;
+    struct weir__pushed_tag {
+        uint64_t recorder;
+        unsigned number;
+    } pushed[WEIR__TAG_DEPTH];
+};
+void weir__tags_take(struct weir__tag_stack *stack);
+void weir__tags_use(const struct weir__tag_stack *stack);
+
 /* Takes off those of recorders that are no more, which nobody can pop. */
 void weir__tags_drop(bool (*is_there)(uint64_t recorder));
 

@@ -41,10 +41,12 @@ dist_weirpackagetorch_DATA = \
 	%reldir%/weir/torch/_memory.py \
 	%reldir%/weir/torch/_streams.py \
 	%reldir%/weir/torch/_summary.py \
+	%reldir%/weir/torch/_watch.py \
 	%reldir%/weir/torch/shim.cpp \
 	%reldir%/weir/torch/shim_blocks.h \
 	%reldir%/weir/torch/shim_history.h \
 	%reldir%/weir/torch/shim_library.h \
+	%reldir%/weir/torch/shim_regions.h \
 	%reldir%/weir/torch/shim_trackers.h \
 	%reldir%/weir/torch/weir.h \
 	%reldir%/weir/torch/weir_torch.h
@@ -72,7 +74,7 @@ WHEEL_DIR = .
 TORCH =
 wheel_built = plugin/python/wheel
 if HAVE_TORCH
-EXTRA_LTLIBRARIES += plugin/python/wheel/libweir.la plugin/python/wheel/libweir-torch.la
+EXTRA_LTLIBRARIES += plugin/python/wheel/libweir.la plugin/python/wheel/libweir-torch.la plugin/python/wheel/libweir-trace.la
 EXTRA_PROGRAMS += plugin/python/wheel/weir
 plugin_python_wheel_libweir_la_SOURCES =
 plugin_python_wheel_libweir_la_LIBADD = $(lib_libweir_la_LIBADD)
@@ -81,6 +83,11 @@ plugin_python_wheel_libweir_torch_la_SOURCES = plugin/torch/throw.cc
 plugin_python_wheel_libweir_torch_la_CPPFLAGS = $(plugin_torch_libweir_torch_la_CPPFLAGS)
 plugin_python_wheel_libweir_torch_la_LIBADD = $(plugin_torch_libweir_torch_la_LIBADD)
 plugin_python_wheel_libweir_torch_la_LDFLAGS = -L$(wheel_built)/archives $(plugin_torch_libweir_torch_la_LDFLAGS) -rpath $(libdir)
+## Compiled once more, since what a wheel may have to do without is within (m4/weir-wheel.m4).
+plugin_python_wheel_libweir_trace_la_SOURCES = $(trace_libreader_la_SOURCES) $(trace_libcolumns_la_SOURCES)
+plugin_python_wheel_libweir_trace_la_CPPFLAGS = $(trace_libreader_la_CPPFLAGS) -DWEIR_WHEEL
+plugin_python_wheel_libweir_trace_la_LIBADD = lib/trace/libbytes.la $(ZSTD_LIBS) $(LIBDW_LIBS) $(WHEEL_LIBS)
+plugin_python_wheel_libweir_trace_la_LDFLAGS = -L$(wheel_built)/archives $(trace_libweir_trace_la_LDFLAGS) -rpath $(libdir)
 ## Those that use what a wheel may have to do without (m4/weir-wheel.m4) are compiled once more. They come before those of libtools.la.
 plugin_python_wheel_weir_SOURCES = tools/main.c tools/trace/object.c
 plugin_python_wheel_weir_CFLAGS = $(tools_libtools_la_CFLAGS)
@@ -93,11 +100,12 @@ wheel: all
 	$(AM_V_at)rm -rf $(wheel_built)/*weir* $(wheel_built)/.libs
 	$(AM_V_at)$(PYTHON3) $(srcdir)/%reldir%/wheel.py archives --without='$(WHEEL_STUBS)' $(wheel_built)/archives '$(CC)' \
 	    $(YAML_LIBS) $(JSON_LIBS) $(ZSTD_LIBS) $(ZLIB_LIBS) $(LIBDW_LIBS) $(WHEEL_LIBS)
-	$(AM_V_at)$(MAKE) $(AM_MAKEFLAGS) $(wheel_built)/libweir.la $(wheel_built)/libweir-torch.la $(wheel_built)/weir$(EXEEXT)
+	$(AM_V_at)$(MAKE) $(AM_MAKEFLAGS) $(wheel_built)/libweir.la $(wheel_built)/libweir-torch.la $(wheel_built)/libweir-trace.la \
+	    $(wheel_built)/weir$(EXEEXT)
 	$(AM_V_at)$(PYTHON3) $(srcdir)/%reldir%/wheel.py pack --source '$(srcdir)' --built $(wheel_built) --out '$(WHEEL_DIR)' \
 	    --version '$(VERSION)' --machine $(host_cpu) --objdump '$(OBJDUMP)' --strip '$(STRIP)' \
 	    --cuda '$(CUDART_SUMMARY)' --without='$(WHEEL_WITHOUT)' --completion $(bashcompletion_DATA) $(zshcompletion_DATA) $(fishcompletion_DATA) \
-	    --files $(dist_weirpackage_DATA) $(dist_weirpackageshare_DATA) $(dist_weirpackagetorch_DATA) --config $(dist_weirconf_DATA) $(dist_weircosts_DATA) \
+	    --files $(dist_weirpackage_DATA) $(dist_weirpackageshare_DATA) $(dist_weirpackagetorch_DATA) $(dist_weirpackagetrace_DATA) --config $(dist_weirconf_DATA) $(dist_weircosts_DATA) \
 	    --man $(dist_man_MANS) $(man_MANS) --torch $(TORCH)
 else
 wheel:

@@ -246,6 +246,7 @@ def pack(arguments: argparse.Namespace) -> None:
         "weir/bin/weir": strip(arguments.strip, program, scratch),
         "weir/lib/libweir-torch.so": strip(arguments.strip, os.path.join(built, "libweir-torch.so"), scratch),
         "weir/lib/" + soname: strip(arguments.strip, library, scratch),
+        "weir/lib/libweir-trace.so.0": strip(arguments.strip, os.path.realpath(os.path.join(built, "libweir-trace.so.0")), scratch),
     }
     for environment in arguments.torch:
         shim = compile_shim(environment, package, scratch)
@@ -260,7 +261,7 @@ def pack(arguments: argparse.Namespace) -> None:
     wheel.copy("weir/share/weir/python/run/sitecustomize.py", os.path.join(package, "run", "sitecustomize.py"))
     # For C: a linker looks for this name, and a wheel has no links.
     wheel.add("weir/lib/libweir.so", f"INPUT ( {soname} )\n".encode())
-    for path in ["lib/weir.h", "lib/weir.hpp", "plugin/torch/weir_torch.h"]:
+    for path in ["lib/weir.h", "lib/weir.hpp", "plugin/torch/weir_torch.h", "trace/weir_trace.h"]:
         wheel.copy("weir/include/" + os.path.basename(path), os.path.join(source, path))
     for path in arguments.config:
         wheel.copy("weir/share/weir/" + os.path.relpath(path, "config"), place(path))

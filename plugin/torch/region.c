@@ -4,7 +4,9 @@
 #include "plugin/torch/region.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include "lib/record/tag.h"
 #include "plugin/torch/entry.h"
 
 __thread const char *torch_region;
@@ -60,4 +62,28 @@ void weir_torch_region_end(void)
 {
     if (depth)
         torch_region = outer[--depth];
+}
+
+/* What weir_torch_regions is. The name belongs to a pool. */
+struct regions {
+    struct weir__tag_stack tags;
+    const char *region;
+};
+_Static_assert(sizeof(struct regions) <= sizeof(weir_torch_regions), "weir_torch_regions has room for what is copied");
+
+void weir_torch_regions_take(weir_torch_regions *regions)
+{
+    struct regions taken = {.region = torch_region};
+    weir__tags_take(&taken.tags);
+    memcpy(regions, &taken, sizeof taken);
+}
+
+void weir_torch_regions_use(const weir_torch_regions *regions)
+{
+    struct regions used = {.region = NULL};
+    if (regions)
+        memcpy(&used, regions, sizeof used);
+    weir__tags_use(&used.tags);
+    torch_region = used.region;
+    torch_entry_forget_streams();
 }

@@ -233,6 +233,16 @@ WEIR_API weir_status weir_torch_tag_push(const char *name);
 WEIR_API void weir_torch_tag_pop(const char *name);
 
 /*
+ * A copy of the tags and of the region that are in force in this thread, and this thread's in the place of its own; NULL: none. For a host
+ * whose threads work for each other, as those of autograd do. The copy may be used as often as wanted, by any thread of this process.
+ */
+typedef struct weir_torch_regions {
+    uint64_t opaque[68];
+} weir_torch_regions;
+WEIR_API void weir_torch_regions_take(weir_torch_regions *regions);
+WEIR_API void weir_torch_regions_use(const weir_torch_regions *regions);
+
+/*
  * From now on the stacks of the recorder (`record.stacks: true`) have the frames of the Python of this process, CPython from 3.9 on, and an
  * allocation by a thread that Python knows takes the GIL for a moment, if its stack is recorded: a lock that a holder of the GIL may wait
  * for must not be held over it, as with torch's own history. Called with Python initialized. WEIR_NOT_SUPPORTED (there is no such Python),

@@ -52,6 +52,10 @@ a line of a configuration file of root's       | d /run/weir/share 0711 exporter
 needs a user's session                         | mkdir -m 0700 /run/user/1000/gpu
 needs Docker                                   | docker run --gpus all --user 1000 -v /run/user/1000/gpu:/gpu -e WEIR_CONTROL_DIR=/gpu …
 needs a refused request; tests/tools/why.sh    | weir trace why train.weir
+needs NumPy; tests/tools/export.sh             | python3 -m weir.trace export --memory-viz=snapshot.pickle train.weir
+needs perfetto; tests/tools/export.sh          | python3 -m weir.trace export --perfetto=job.pftrace train.weir now.weir
+needs NumPy; tests/tools/export.sh             | python3 -m weir.trace export --rmm=rmm.csv train.weir
+needs pandas; tests/python/trace.sh            | import pandas, weir.trace
 needs the scripts of flame graphs              | weir trace stacks --collapsed train.weir | flamegraph.pl >stacks.svg
 needs that folder                              | WEIR_CONTROL_DIR=/run/user/1000/gpu weir ps
 LIST

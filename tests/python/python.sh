@@ -18,8 +18,9 @@ python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' || no_python "pytho
 src=$(cd "$top_srcdir" && pwd -P) build=$(cd "$top_builddir" && pwd -P)
 WEIR_PYTHON_DIR=$src/plugin/python
 WEIR_TORCH_LIBRARY=$build/plugin/torch/.libs/libweir-torch.so
+WEIR_TRACE_LIBRARY=$build/trace/.libs/libweir-trace.so.0
 PYTHONPATH=$WEIR_PYTHON_DIR:$src/tests/python/fake:$src/tests/python
 PYTHONDONTWRITEBYTECODE=1
-export WEIR_PYTHON_DIR WEIR_TORCH_LIBRARY PYTHONPATH PYTHONDONTWRITEBYTECODE
+export WEIR_PYTHON_DIR WEIR_TORCH_LIBRARY WEIR_TRACE_LIBRARY PYTHONPATH PYTHONDONTWRITEBYTECODE
 unset PYTHONSTARTUP PYTHONHOME PYTHONWARNINGS
 top_srcdir=$src top_builddir=$build

@@ -16,7 +16,7 @@ import torch
 import weir.torch
 from tap import MIB, fact, main, raises
 from weir import _library
-from weir.torch import _build
+from weir.torch import _build, _watch
 
 POLICY = "weir: 1\nexact_peaks: true\npools: { tensors: { cache: { largest: 4MiB } }, activations: {}, bounded: { max_size: 64MiB } }\ndefaults: { pool: tensors }\n"
 
@@ -715,6 +715,147 @@ def a_pool_that_the_policy_lacks_is_an_error_that_names_those_it_has():
     for word in "activation", "tensors", "activations":
         assert word in str(error), error
     make(1000)
+
+
+def tagged(name):
+    """Bytes that live blocks of the tag have."""
+    return sum(tag["live"] for tag in json.loads(_library.load().stats_json(0))["tags"] if tag["name"] == name)
+
+
+class Product(torch.autograd.Function):
+    """An operator that takes 1 MiB forward and 2 MiB for its gradient, and runs no kernel."""
+
+    @staticmethod
+    def forward(ctx, inputs, weight):
+        return make(MIB).view(torch.float32)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        passes.append(threading.get_ident())
+        return None, torch.empty(MIB // 2, device="cuda")
+
+
+passes = []
+# No kernel runs on the simulator, nor does a copy.
+_watch.copy = lambda storage: torch.UntypedStorage(storage.nbytes(), device=storage.device)
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.empty(MIB // 2, device="cuda"))
+
+    def forward(self, inputs):
+        return Product.apply(inputs, self.weight)
+
+
+def backward(output):
+    output.backward(gradient=torch.empty_like(output))
+
+
+@fact
+def tags_and_pools_of_a_region_reach_autograds_threads():
+    model = Model()
+    output = model(None)
+    with weir.torch.tag("in backward"):
+        backward(output)
+        assert model.weight.grad is not None and passes[-1] != threading.get_ident(), "it ran in the thread that called it"
+        held = tagged("in backward")
+    assert held == 2 * MIB, held
+    model.weight.grad = None
+    # The next pass is in no region.
+    backward(model(None))
+    assert tagged("in backward") == 0
+    model.weight.grad = None
+    with weir.torch.pool("activations"):
+        output = model(None)
+        before = pool_live("activations")
+        backward(output)
+        assert pool_live("activations") >= before + 2 * MIB
+    with weir.torch.tag("outer"), weir.torch.tag("inner"):
+        model.weight.grad = None
+        backward(model(None))
+        assert tagged("inner") == 2 * MIB, tagged("inner")
+    model.weight.grad = None
+    assert tagged("inner") == tagged("outer") == 0
+
+
+def pool_live(name):
+    return sum(pool["live"] for pool in json.loads(_library.load().stats_json(0))["pools"] if pool["name"] == name)
+
+
+class Sgd(torch.optim.Optimizer):
+    """One that keeps 4 MiB of state, and runs no kernel."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+
+    def step(self, closure=None):
+        self.state["momentum"] = make(4 * MIB)
+
+
+@fact
+def what_training_takes_has_tags_by_itself():
+    model = Model()
+    optimizer = Sgd(model.parameters())
+    place = model.weight.data_ptr()
+    with weir.torch.watch(model, optimizer):
+        assert tagged("parameters") == 2 * MIB and model.weight.data_ptr() != place
+        batch = make(3 * MIB)
+        output = model(batch)
+        assert (tagged("inputs"), tagged("activations")) == (3 * MIB, MIB)
+        backward(output)
+        assert tagged("gradients") == 2 * MIB, tagged("gradients")
+        optimizer.step()
+        assert tagged("optimizer state") == 4 * MIB
+        optimizer.zero_grad()
+        assert tagged("gradients") == 0
+        later = make(5 * MIB)
+        assert tagged("inputs") == 8 * MIB
+    after = make(7 * MIB)
+    assert tagged("inputs") == 8 * MIB
+    backward(model(batch))
+    assert tagged("gradients") == 0
+    del batch, output, later, after
+
+
+@fact
+def what_shares_a_storage_still_does_when_it_is_watched():
+    model = torch.nn.Module()
+    flat = torch.empty(1024, device="cuda")
+    model.one = torch.nn.Parameter(flat[:512].view(16, 32).t())
+    model.other = torch.nn.Parameter(flat[512:])
+    model.tied = model.other
+    shapes = model.one.stride(), model.other.storage_offset()
+    watch = weir.torch.watch(model)
+    assert model.one.untyped_storage().data_ptr() == model.other.untyped_storage().data_ptr() != flat.untyped_storage().data_ptr()
+    assert model.tied is model.other and (model.one.stride(), model.other.storage_offset()) == shapes
+    watch.stop()
+    watch.stop()
+
+
+@fact
+def an_exception_in_forward_or_step_leaves_no_tag_behind():
+    class Failing(torch.nn.Module):
+        def forward(self):
+            raise ValueError("forward")
+
+    class Broken(Sgd):
+        def step(self, closure=None):
+            raise ValueError("step")
+
+    model = Failing()
+    model.weight = torch.nn.Parameter(torch.empty(16, device="cuda"))
+    optimizer = Broken(model.parameters())
+    with weir.torch.watch(model, optimizer, move=False):
+        raises(ValueError, model)
+        raises(ValueError, optimizer.step)
+        raises(ValueError, model)
+        tensor = make(6 * MIB)
+        assert tagged("inputs") == 6 * MIB
+    tensor = make(9 * MIB)
+    assert tagged("inputs") == tagged("optimizer state") == tagged("activations") == 0
+    del tensor
 
 
 @fact

@@ -4,8 +4,6 @@
 # where they are.
 # shellcheck source=tests/python/python.sh
 . "${top_srcdir:-.}/tests/python/python.sh"
-WEIR_TRACE_LIBRARY=$build/trace/.libs/libweir-trace.so.0
 # No stand-in for torch: nothing of it is asked for.
 PYTHONPATH=$WEIR_PYTHON_DIR:$src/tests/python:$src/tests/tools
-export WEIR_TRACE_LIBRARY
 "${WEIR_TORCH_PYTHON:-python3}" "$top_srcdir/tests/python/trace_test.py" "$build"

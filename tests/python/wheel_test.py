@@ -40,7 +40,7 @@ def run(*command, status=0, **variables):
 # In the place of a C++ compiler: what it makes of any source enables nothing, and says it did.
 COMPILER = """#!/bin/sh
 while [ "$1" != -o ]; do shift; done
-echo 'int weir_torch_shim_enable(void) { return 0; }' | %s -shared -fPIC -x c - -o "$2"
+echo 'int weir_torch_shim_enable(void) { return 0; } void weir_torch_shim_region(int begins) { }' | %s -shared -fPIC -x c - -o "$2"
 """ % os.environ.get("CC", "cc")
 
 
@@ -107,12 +107,13 @@ def its_name_has_version_and_tag():
 def it_has_all_that_is_asked_of_it_and_nothing_of_the_build():
     with zipfile.ZipFile(made()) as archive:
         names = set(archive.namelist())
-    wanted = "bin/weir lib/libweir-torch.so lib/libweir.so lib/libweir.so.0 py.typed".split()
-    wanted += ["include/weir.h", "include/weir.hpp", "include/weir_torch.h"]
+    wanted = "bin/weir lib/libweir-torch.so lib/libweir-trace.so.0 lib/libweir.so lib/libweir.so.0 py.typed".split()
+    wanted += ["include/weir.h", "include/weir.hpp", "include/weir_torch.h", "include/weir_trace.h"]
     for folder, place, ending in [
         ("plugin/python/weir", "", ".py"),
         ("plugin/python/weir/share", "share/", ".py"),
         ("plugin/python/weir/torch", "torch/", ""),
+        ("plugin/python/weir/trace", "trace/", ".py"),
         ("config", "share/weir/", ".yaml"),
         ("config/costs", "share/weir/costs/", ".yaml"),
     ]:
@@ -222,10 +223,20 @@ def the_folder_of_the_package_may_be_moved():
 @fact
 def its_programs_show_nothing_of_what_was_linked_into_them():
     folder = os.path.dirname(library())
-    for name in ["libweir-torch.so", "libweir.so.0"]:
+    for name in ["libweir-torch.so", "libweir-trace.so.0", "libweir.so.0"]:
         table = run("readelf", "--dyn-syms", "-W", os.path.join(folder, name))
         shown = [line.split()[7] for line in table.splitlines() if re.match(r"\s*\d+:", line) and line.split()[6] not in ("UND", "ABS")]
         assert shown and all(symbol.startswith("weir_") for symbol in shown), shown
+
+
+@fact
+def it_reads_other_programs_files():
+    log = os.path.join(FOLDER, "rmm.csv")
+    with open(log, "w", encoding="utf-8") as file:
+        file.write("7,11:52:08.5,allocate,0x7f10,1048576,0x10\n7,11:52:09.5,free,0x7f10,1048576,0x10\n")
+    run(in_bin("python"), "-m", "weir.trace", "import", log, "-o", os.path.join(FOLDER, "rmm.weir"))
+    has(run(in_bin("weir"), "trace", os.path.join(FOLDER, "rmm.weir")), "1 malloc, 1 free")
+    has(run(in_bin("weir"), "trace", log), "1 malloc, 1 free")
 
 
 @fact

@@ -22,31 +22,40 @@
 
 #define SAID_MAX 4096 /* bytes of what Python says */
 
-/* Python on its own: neither the folder that it is called in nor variables of the user add to what it loads. */
-static const char program[] = "import sys; sys.path.insert(0, sys.argv.pop(1)); from weir.trace.__main__ import main; sys.exit(main())";
+/* Python on its own: neither the folder that it is called in nor variables of the user add to what it loads. The folder of a wheel has other
+   packages too, and so comes last. */
+static const char program[] = "import sys; place, folder = sys.argv[1:3]; del sys.argv[1:3]; sys.path.insert(int(place), folder); "
+                              "from weir.trace.__main__ import main; sys.exit(main())";
+#define FIRST "0"
+#define LAST "99999"
 #define REMEDY "logs of RMM and memory snapshots of torch become one by `python3 -m weir.trace import FILE -o FILE.weir`"
 
 extern char **environ;
 
-/* Where the package is: of this installation, or the one that a wheel has it in, beside the program's folder. */
-static char *find_package(void)
+/* The folder that has the package: that of this installation, or, in a wheel, that of the package which the program itself lies in. */
+static char *find_package(const char **place)
 {
-    char *folder = variable("WEIR_PYTHON_DIR") ? absolute_path(variable("WEIR_PYTHON_DIR"))
-                                               : installed_path(WEIR_PYTHON_DIR, "share/weir/python");
-    char *file = format_text("%s/weir/trace/__main__.py", folder);
-    if (access(file, R_OK) != 0) {
-        free(folder);
-        folder = installed_path(WEIR_PYTHON_DIR, "..");
+    *place = FIRST;
+    if (variable("WEIR_PYTHON_DIR"))
+        return absolute_path(variable("WEIR_PYTHON_DIR"));
+    char *within = installed_path("", "trace/__main__.py");
+    if (!*within) {
+        free(within);
+        return installed_path(WEIR_PYTHON_DIR, "share/weir/python");
     }
-    free(file);
-    return folder;
+    /* …/weir/trace/__main__.py */
+    for (int i = 0; i < 3; i++)
+        *strrchr(within, '/') = '\0';
+    *place = LAST;
+    return within;
 }
 
 /* Runs Python on `input`. How it ended, as of waitpid(); -1: there is none. */
 static int run_python(int input, int output, int errors, const char *path)
 {
-    char *folder = find_package(), *name = format_text("--name=%s", path);
-    const char *const command[] = {"python3", "-I", "-c", program, folder, "import", "-", "-o", "-", "-q", name, NULL};
+    const char *place;
+    char *folder = find_package(&place), *name = format_text("--name=%s", path);
+    const char *const command[] = {"python3", "-I", "-c", program, place, folder, "import", "-", "-o", "-", "-q", name, NULL};
     posix_spawn_file_actions_t files;
     pid_t pid;
     int how = -1;

@@ -210,6 +210,7 @@ const struct command command_trace = {
         "stacks: the same of each stack.\n"
         "waits: waits, steps of recovery, growth and trims, with their times.\n"
         "plot: memory over time.\n"
+        "events: each event; in Python weir.trace.read(FILE) has them, and blocks, as columns for data frames.\n"
         "why: of a request that found no memory, the last or the one that --at names: who had memory, why it failed, and by replay (weir "
         "replay) which changes of the policy would have served it, and what they cost.\n"
         "page: all of it to look at, as one file of HTML that a browser opens without a network: memory over time by tag, stack, pool, stream "

@@ -15,6 +15,7 @@ from weir.torch._enable import State, enable, mem_pool_allocator, state
 from weir.torch._marks import mark, pool, tag
 from weir.torch._memory import *
 from weir.torch._summary import memory_summary
+from weir.torch._watch import Watch, watch
 
-__all__ = ["State", "enable", "mark", "mem_pool_allocator", "memory_summary", "pool", "state", "tag"]
+__all__ = ["State", "Watch", "enable", "mark", "mem_pool_allocator", "memory_summary", "pool", "state", "tag", "watch"]
 __all__ += _memory.__all__

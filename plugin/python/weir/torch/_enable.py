@@ -12,7 +12,7 @@ from typing import Any, List, NamedTuple, Optional, Tuple, Union
 from weir import _library
 from weir._errors import Status, WeirError
 from weir._library import Library
-from weir.torch import _build, _conf, _memory, _streams, _summary
+from weir.torch import _build, _conf, _marks, _memory, _streams, _summary
 
 # What torch's allocator calls besides malloc and free: the method that sets it, and the function.
 HOOKS = {
@@ -88,6 +88,8 @@ def _try_shim(path: str, library: Library) -> Optional[str]:
     enable_by_shim.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
     text = ctypes.create_string_buffer(4096)
     status = enable_by_shim(os.fsencode(library.path), text, len(text))
+    if status == 0:
+        _marks.follow_by(path)
     said = text.value.decode(errors="replace")
     if status == 2:
         raise _late(said)

@@ -31,6 +31,7 @@
 #include "shim_blocks.h"
 #include "shim_history.h"
 #include "shim_library.h"
+#include "shim_regions.h"
 #include "shim_trackers.h"
 #include "weir_torch.h"
 
@@ -530,6 +531,7 @@ private:
     {
         if (!size)
             return nullptr;
+        weir_shim::Regions::follow(*library);
         History::Gathered context = history.gather(caching::RecordContext::STATE);
         void *ptr = nullptr;
         if (C10_LIKELY(static_cast<ssize_t>(size) > 0))
@@ -694,4 +696,13 @@ extern "C" __attribute__((visibility("default"))) int weir_torch_shim_enable(con
         return failed(WEIR_TORCH_SHIM_LATE, error, text, size);
     }
     return WEIR_TORCH_SHIM_ENABLED;
+}
+
+/* The calling thread has begun, or ended, a tag or a pool of weir.torch: threads that work for it follow. */
+extern "C" __attribute__((visibility("default"))) void weir_torch_shim_region(int begins)
+{
+    if (begins)
+        weir_shim::Regions::begin(*library);
+    else
+        weir_shim::Regions::end();
 }

@@ -20,7 +20,7 @@ namespace weir_shim {
 /* The functions of weir_torch.h in the library that was loaded: library->free is weir_torch_free. */
 #define LIBRARY_LIST(X) \
     X(pool_malloc) X(free) X(init) X(reset) X(memory_fraction) X(record_stream) X(begin_allocate_to_pool) X(end_allocate_to_pool) \
-    X(release_pool) X(get) X(is_over) X(get_memory_fraction) X(report) X(set_stream_fn) X(stream_lives) \
+    X(release_pool) X(regions_take) X(regions_use) X(get) X(is_over) X(get_memory_fraction) X(report) X(set_stream_fn) X(stream_lives) \
     X(stats_take) X(reset_peaks) X(reset_totals) X(pool_has) X(pool_uses) \
     X(begin_route) X(hold_pool) X(set_pool) X(trim_pool) X(state_save) X(state_free) X(state_restore) X(delta_free) \
     X(history_begin) X(history_end) X(history_known) X(history_alloc) X(history_free_requested) X(history_free_returned) \

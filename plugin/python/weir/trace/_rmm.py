@@ -143,7 +143,7 @@ def to_rmm(trace: Trace) -> bytes:
     moments = (trace.started // 1000 + (trace.started % 1000 + numpy.maximum.accumulate(events["time"])) // 1000).tolist() if steps else []
     columns = {name: events[name].tolist() for name in ("thread", "stream", "a")}
     addresses, sizes = blocks["address"].tolist(), blocks["size"].tolist()
-    lines, there = [HEADING], {}
+    lines, there = [HEADING], dict[int, int]()
 
     def put(event: int, action: str, address: int, size: int) -> None:
         second, micro = divmod(moments[event], 10**6)
