@@ -52,10 +52,27 @@ else
     skip "torch_module_exports_both_headers" "there is no libweir-torch in this build"
 fi
 
+# libweir-trace exports its header alone, with a version.
+trace=$top_builddir/trace/.libs/libweir-trace.so.0
+sed 's/WEIR_TRACE_API/WEIR_API/' "$top_srcdir/trace/weir_trace.h" >"$tap_dir/weir_trace.h"
+declared "$tap_dir/weir_trace.h" >"$tap_dir/trace_header"
+mapped "$top_srcdir/trace/libweir-trace.map" >"$tap_dir/trace_map"
+exported "$trace" >"$tap_dir/trace"
+check "trace_header_declares_functions" test -s "$tap_dir/trace_header"
+check "trace_map_lists_what_its_header_declares" diff "$tap_dir/trace_header" "$tap_dir/trace_map"
+check "trace_library_exports_exactly_the_map" diff "$tap_dir/trace_map" "$tap_dir/trace"
+check "every_export_of_trace_has_a_version" sh -c "! nm -D --defined-only '$trace' | grep -v ' A ' | grep -v '@@WEIR_TRACE_'"
+needs_no_cuda() {
+    ! nm -D --undefined-only "$trace" | grep -e ' cuda' -e ' cu[A-Z]' -e ' exit$' -e ' abort$' -e ' printf$'
+}
+check "trace_library_neither_calls_cuda_nor_ends_or_prints" needs_no_cuda
+
 # What programs that were built earlier rely on: the sizes of public structs and the values of names.
+# rely_on HEADER
 rely_on() {
+    header=$top_srcdir/$1
     {
-        printf '#include <stdio.h>\n#include "%s"\nint main(void)\n{\n' "$(cd "$top_srcdir" && pwd -P)/lib/weir.h"
+        printf '#include <stdio.h>\n#include "%s"\nint main(void)\n{\n' "$(cd "$top_srcdir" && pwd -P)/$1"
         sed -n 's/^} \(weir_[a-z_]*\);$/\1/p' "$header" | sed 's/.*/    printf("%s %zu bytes\\n", "&", sizeof(&));/'
         sed -n -e 's/^    \(WEIR_[A-Z0-9_]*\)\( = [^,]*\)\{0,1\},\{0,1\}\( .*\)\{0,1\}$/\1/p' -e 's/^    X(\(WEIR_[A-Z_]*\),.*/\1/p' "$header" |
             sed 's/.*/    printf("%s = %d\\n", "&", (int)&);/'
@@ -63,11 +80,15 @@ rely_on() {
     } >"$tap_dir/abi.c"
     ${CC:-cc} -o "$tap_dir/abi" "$tap_dir/abi.c" && "$tap_dir/abi" | LC_ALL=C sort
 }
-if [ "$(getconf LONG_BIT)" = 64 ] && rely_on >"$tap_dir/relied_on"; then
-    check "abi_is_as_listed" diff "$top_srcdir/tests/build/weir.abi" "$tap_dir/relied_on"
-else
-    skip "abi_is_as_listed" "the list is that of 64 bits, and a C compiler is needed"
-fi
+for name in lib/weir.h trace/weir_trace.h; do
+    list=$(basename "$name" .h)
+    if [ "$(getconf LONG_BIT)" = 64 ] && rely_on "$name" >"$tap_dir/relied_on"; then
+        check "abi_of_${list}_is_as_listed" diff "$top_srcdir/tests/build/$list.abi" "$tap_dir/relied_on"
+    else
+        skip "abi_of_${list}_is_as_listed" "the list is that of 64 bits, and a C compiler is needed"
+    fi
+done
+header=$top_srcdir/lib/weir.h
 
 header_version=$(awk '/^#define WEIR_VERSION_(MAJOR|MINOR|PATCH) / { printf "%s%s", dot, $3; dot = "." }' "$header")
 built_version=$(sed -n 's/^#define VERSION "\(.*\)"$/\1/p' "$top_builddir/config.h")
