@@ -2,8 +2,8 @@
 /*
  * columns.c - plays a trace into columns: its events, the blocks that the program had, and the memory that these lay in.
  *
- * What a block is says the model of the command (tools/trace/model.h), so that sums of these columns are the command's figures: an end that the
- * model does not believe - a free of what was never seen, a free that comes late - ends nothing here.
+ * What a block is says the model of the command (tools/trace/model.h), so that sums of these columns are the command's figures: an end that
+ * the model does not believe - a free of what was never seen, a free that comes late - ends nothing here.
  */
 #include "config.h"
 
@@ -153,8 +153,8 @@ static void apply_block(struct columns *columns, const struct trace_event *event
 static bool look(void *context, const struct trace_event *event)
 {
     struct columns *columns = context;
-    columns->has_changed = columns->event >= columns->event_max || columns->block >= columns->block_max ||
-                           columns->segment >= columns->block_max;
+    columns->has_changed =
+        columns->event >= columns->event_max || columns->block >= columns->block_max || columns->segment >= columns->block_max;
     if (columns->has_changed)
         return false;
     if (event->kind <= TRACE_CACHED)
@@ -201,8 +201,8 @@ static void end_all(const struct columns *columns)
             columns->blocks->died[i] = columns->model.now;
 }
 
-bool weir_trace_play(weir_trace *trace, const weir_trace_events *events, const weir_trace_blocks *blocks, const weir_trace_segments *segments,
-                     weir_trace_error *error, uint64_t *block_count, uint64_t *segment_count)
+bool weir_trace_play(weir_trace *trace, const weir_trace_events *events, const weir_trace_blocks *blocks,
+                     const weir_trace_segments *segments, weir_trace_error *error, uint64_t *block_count, uint64_t *segment_count)
 {
     struct playing playing = {trace, error};
     if (trace->is_broken)

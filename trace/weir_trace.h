@@ -3,9 +3,9 @@
  * weir_trace.h - libweir-trace: a recorded trace as columns, and traces made of other programs' files. For the Python package weir.trace;
  * programs in C that want only figures are better served by `weir trace --json`.
  *
- * Every function may be called from any thread, but one trace, or one writer, is used by one thread at a time. Files are hostile: whatever a
- * file says, functions fail with a text or give what is whole. Nothing here prints, exits or aborts. The library is not tied to libweir, and
- * uses no GPU.
+ * Every function may be called from any thread, but one trace, or one writer, is used by one thread at a time. Files are hostile: whatever
+ * a file says, functions fail with a text or give what is whole. Nothing here prints, exits or aborts. The library is not tied to libweir,
+ * and uses no GPU.
  */
 #ifndef WEIR_TRACE_H
 #define WEIR_TRACE_H
@@ -33,23 +33,23 @@ WEIR_TRACE_API const char *weir_trace_version(void);
 typedef struct weir_trace weir_trace;
 
 /* Opens a trace and looks through it once. false: it cannot be opened, is no trace, is of a newer format, or there is no host memory; then
-   *trace is not set. */
+ *trace is not set. */
 WEIR_TRACE_API bool weir_trace_open(const char *path, weir_trace_error *error, weir_trace **trace);
 /* Takes NULL. What weir_trace_row() and weir_trace_symbol() gave goes with it. */
 WEIR_TRACE_API void weir_trace_close(weir_trace *trace);
 
 /*
- * Events, in the order that `weir trace events` has. Each column is the caller's, with room for weir_trace_count(WEIR_TRACE_EVENTS) items; a
- * column that is NULL is not wanted. A field that the kind of event does not have is 0, and a number of a table's row is -1 for none.
+ * Events, in the order that `weir trace events` has. Each column is the caller's, with room for weir_trace_count(WEIR_TRACE_EVENTS) items;
+ * a column that is NULL is not wanted. A field that the kind of event does not have is 0, and a number of a table's row is -1 for none.
  */
 typedef struct {
-    uint8_t *kind;                                   /* the code of doc/trace.md */
-    uint64_t *time;                                  /* nanoseconds since the recording was started */
-    uint64_t *thread;                                /* as the operating system numbers it */
-    uint64_t *stream, *address, *size, *given;       /* size: bytes asked for; given: bytes got */
-    uint64_t *a, *b;                                 /* by kind: doc/trace.md */
-    int32_t *pool, *tag, *stack, *name;              /* rows of these tables */
-    uint64_t *live, *held;                           /* bytes of the event's pool behind it: what the program has, what the pool holds */
+    uint8_t *kind;                             /* the code of doc/trace.md */
+    uint64_t *time;                            /* nanoseconds since the recording was started */
+    uint64_t *thread;                          /* as the operating system numbers it */
+    uint64_t *stream, *address, *size, *given; /* size: bytes asked for; given: bytes got */
+    uint64_t *a, *b;                           /* by kind: doc/trace.md */
+    int32_t *pool, *tag, *stack, *name;        /* rows of these tables */
+    uint64_t *live, *held;                     /* bytes of the event's pool behind it: what the program has, what the pool holds */
 } weir_trace_events;
 
 /*
@@ -63,8 +63,8 @@ typedef struct {
     int32_t *pool, *tag, *stack;
 } weir_trace_blocks;
 
-/* Memory of devices that blocks lie in, each from its device (or an arena) until it went back: a block of a cache is the same memory for all
-   who have it in turn. Host memory has none. Columns have room as those of blocks. */
+/* Memory of devices that blocks lie in, each from its device (or an arena) until it went back: a block of a cache is the same memory for
+   all who have it in turn. Host memory has none. Columns have room as those of blocks. */
 typedef struct {
     uint64_t *address, *given;
     int32_t *first, *last; /* events; last is -1 where it never went back */
@@ -79,16 +79,17 @@ WEIR_TRACE_API bool weir_trace_play(weir_trace *trace, const weir_trace_events *
 
 typedef enum {
     WEIR_TRACE_EVENTS = 0,
-    WEIR_TRACE_BLOCKS = 1,   /* the most that weir_trace_play() may give, of segments too */
-    WEIR_TRACE_VALUES = 2,   /* of the header. texts: key, value */
-    WEIR_TRACE_POOLS = 3,    /* numbers: id, device, flags (1 arena, 2 host, 4 private). texts: name */
-    WEIR_TRACE_TAGS = 4,     /* texts: name */
-    WEIR_TRACE_NAMES = 5,    /* of marks and streams. texts: name */
-    WEIR_TRACE_STACKS = 6,   /* numbers: how many frames */
-    WEIR_TRACE_MODULES = 7,  /* numbers: first address, bytes, offset in the file. texts: build id, path */
-    WEIR_TRACE_LINES = 8,    /* frames of an interpreter. numbers: line. texts: function, file */
-    WEIR_TRACE_LOSSES = 9,   /* one row. numbers: events, blocks of the file, bytes of the file, whether it was closed. texts: what is wrong first */
-    WEIR_TRACE_KINDS = 10,   /* by code. texts: name; "" where there is no such kind */
+    WEIR_TRACE_BLOCKS = 1,  /* the most that weir_trace_play() may give, of segments too */
+    WEIR_TRACE_VALUES = 2,  /* of the header. texts: key, value */
+    WEIR_TRACE_POOLS = 3,   /* numbers: id, device, flags (1 arena, 2 host, 4 private). texts: name */
+    WEIR_TRACE_TAGS = 4,    /* texts: name */
+    WEIR_TRACE_NAMES = 5,   /* of marks and streams. texts: name */
+    WEIR_TRACE_STACKS = 6,  /* numbers: how many frames */
+    WEIR_TRACE_MODULES = 7, /* numbers: first address, bytes, offset in the file. texts: build id, path */
+    WEIR_TRACE_LINES = 8,   /* frames of an interpreter. numbers: line. texts: function, file */
+    WEIR_TRACE_LOSSES =
+        9, /* one row. numbers: events, blocks of the file, bytes of the file, whether it was closed. texts: what is wrong first */
+    WEIR_TRACE_KINDS = 10, /* by code. texts: name; "" where there is no such kind */
 } weir_trace_table;
 
 /* One row of a table. Texts are the trace's, and may have any byte. */

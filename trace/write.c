@@ -20,7 +20,7 @@
 
 struct weir_trace_writer {
     int fd;
-    int failure; /* errno of what failed first; 0: nothing */
+    int failure;                           /* errno of what failed first; 0: nothing */
     uint64_t counts[WEIR_TRACE_KINDS + 1]; /* rows of each table */
     struct weir__trace_bytes values;       /* of the header, which is written before the first definition */
     bool has_header;
@@ -176,7 +176,9 @@ static void put_event(weir_trace_writer *writer, const weir_trace_events *events
         .given = events->given[at] > events->size[at] ? events->given[at] : events->size[at],
         .tag = id_of(events->tag, at),
         .stack = id_of(events->stack, at),
-        .a = is_named ? id_of(events->name, at) : events->a ? events->a[at] : 0,
+        .a = is_named    ? id_of(events->name, at)
+             : events->a ? events->a[at]
+                         : 0,
         .b = events->b ? events->b[at] : 0,
     };
     /* Those of caches count in their streams, which no file of another program tells of. */

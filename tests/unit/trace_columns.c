@@ -43,12 +43,8 @@ static const weir_trace_events events = {.kind = got.kind,
                                          .name = got.name,
                                          .live = got.live,
                                          .held = got.held};
-static const weir_trace_blocks blocks = {.address = got.block_address,
-                                         .size = got.block_size,
-                                         .born = got.born,
-                                         .died = got.died,
-                                         .first = got.first,
-                                         .last = got.last};
+static const weir_trace_blocks blocks = {
+    .address = got.block_address, .size = got.block_size, .born = got.born, .died = got.died, .first = got.first, .last = got.last};
 static const weir_trace_segments segments = {.first = got.from, .last = got.until};
 
 static void set_up(void)
@@ -318,8 +314,8 @@ END_TEST
 static bool read_all(int fd)
 {
     weir_trace_row row;
-    bool is_read = weir_trace_open(path_of(fd), &error, &trace) && weir_trace_play(trace, &events, &blocks, &segments, &error, NULL, NULL) &&
-                   weir_trace_symbol(trace, 1, &error, &row);
+    bool is_read = weir_trace_open(path_of(fd), &error, &trace) &&
+                   weir_trace_play(trace, &events, &blocks, &segments, &error, NULL, NULL) && weir_trace_symbol(trace, 1, &error, &row);
     weir_trace_close(trace);
     trace = NULL;
     return is_read;
@@ -362,7 +358,7 @@ int main(void)
     TCase *tcase = suite_case(suite, "columns", 0);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     suite_add(tcase, columns_are_the_events_and_what_they_did, tables_have_the_names, rows_that_are_none_are_refused,
-              what_is_no_trace_is_refused_with_the_reason, file_that_has_more_events_than_before_overflows_no_column, what_is_written_is_read_again,
-              trace_that_cannot_be_written_says_why, without_host_memory_calls_fail_and_leave_nothing);
+              what_is_no_trace_is_refused_with_the_reason, file_that_has_more_events_than_before_overflows_no_column,
+              what_is_written_is_read_again, trace_that_cannot_be_written_says_why, without_host_memory_calls_fail_and_leave_nothing);
     return suite_run(suite);
 }

@@ -22,8 +22,8 @@
 
 #define SAID_MAX 4096 /* bytes of what Python says */
 
-/* Python on its own: neither the folder that it is called in nor variables of the user add to what it loads. The folder of a wheel has other
-   packages too, and so comes last. */
+/* Python on its own: neither the folder that it is called in nor variables of the user add to what it loads. The folder of a wheel has
+   other packages too, and so comes last. */
 static const char program[] = "import sys; place, folder = sys.argv[1:3]; del sys.argv[1:3]; sys.path.insert(int(place), folder); "
                               "from weir.trace.__main__ import main; sys.exit(main())";
 #define FIRST "0"

@@ -117,8 +117,8 @@ def watch(model: Any, optimizer: Optional[Any] = None, *, move: bool = True) -> 
         watch = weir.torch.watch(model, optimizer)
 
     "parameters" are the model's parameters and buffers on GPUs, which are copied for that, storage by storage; move=False leaves them where
-    and without a tag as they are. "activations" is what the model takes while it runs forward, "gradients" what autograd's threads take in a
-    backward pass (which needs the shim), "optimizer state" what a step takes, and "inputs" all else that the thread takes meanwhile: batches,
-    and the loss. Call it before graphs are captured and before the first step.
+    and without a tag as they are. "activations" is what the model takes while it runs forward, "gradients" what autograd's threads take
+    in a backward pass (which needs the shim), "optimizer state" what a step takes, and "inputs" all else that the thread takes meanwhile:
+    batches, and the loss. Call it before graphs are captured and before the first step.
     """
     return Watch(model, optimizer, move)

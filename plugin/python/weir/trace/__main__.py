@@ -53,7 +53,8 @@ def _import(arguments: argparse.Namespace) -> None:
     if left_out:
         print(f"weir.trace: {name}: {left_out}", file=sys.stderr)
     if not arguments.quiet:
-        print(f"weir.trace: {name}: {making.values['imported']}, of which {len(making):,} events were made. {making.values['imported.lacks']}", file=sys.stderr)
+        kind, lacks = making.values["imported"], making.values["imported.lacks"]
+        print(f"weir.trace: {name}: {kind}, of which {len(making):,} events were made. {lacks}", file=sys.stderr)
 
 
 def _export(arguments: argparse.Namespace) -> None:

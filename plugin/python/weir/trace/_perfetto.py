@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """
-Traces on the time axis of Perfetto: a process of each, with counters of its pools, what its threads waited for, its marks, and where the trace
-has stacks, its requests with them.
+Traces on the time axis of Perfetto: a process of each, with counters of its pools, what its threads waited for, its marks, and where the
+trace has stacks, its requests with them.
 
-All times are nanoseconds since 1970, so that several files stand on one axis. Events of blocks have times of a coarse clock: of those at one
-time the counters show the highest and the last value.
+All times are nanoseconds since 1970, so that several files stand on one axis. Events of blocks have times of a coarse clock: of those at
+one time the counters show the highest and the last value.
 """
 
 import os
@@ -36,7 +36,7 @@ class _Span(NamedTuple):
     event: int
 
     def order(self) -> Tuple[int, int, int, int, int]:
-        """What took no time has no others in it, and comes first. Of two others with the same times the one that ended later has the other in it."""
+        """What took no time comes first. Of two others with the same times the one that ended later has the other in it."""
         is_moment = self.begin == self.end
         return self.thread, self.begin, not is_moment, -self.end, self.place if is_moment else -self.place
 

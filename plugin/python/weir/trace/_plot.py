@@ -20,8 +20,8 @@ def _names(trace: Trace, by: str) -> Dict[int, str]:
 
 def curves(trace: Trace, by: str, count: int) -> Tuple[Any, List[Tuple[str, Any]]]:
     """
-    Seconds, and the live bytes of each of the `count` owners that have most at their peaks, then of all others. Sums are those of one moment
-    in each piece of time: that at which the program had the most.
+    Seconds, and the live bytes of each of the `count` owners that have most at their peaks, then of all others. Sums are those of one
+    moment in each piece of time: that at which the program had the most.
     """
     numpy = need("numpy", "numpy")
     live = trace.live()

@@ -30,8 +30,8 @@ def need(module: str, package: str) -> Any:
 
 class Trace:
     """
-    What a trace has. Tables are dicts of columns of one length, which pandas.DataFrame() and polars.DataFrame() take as they are; numbers of
-    other tables' rows are -1 for none.
+    What a trace has. Tables are dicts of columns of one length, which pandas.DataFrame() and polars.DataFrame() take as they are; numbers
+    of other tables' rows are -1 for none.
 
     path: the file. header: its keys and values, such as "program" and "policy" (doc/trace.md).
     events: kind (see kinds), time (ns since the recording was started), thread, stream, address, size (bytes asked for), given, a, b, pool,
@@ -199,8 +199,8 @@ class Trace:
 
     def plot(self, by: str = "tag", ax: Any = None, count: int = 8) -> Any:
         """
-        Draws live memory over time, stacked by "tag", "pool", "stack" or "stream": the `count` that have most at their peaks, and the rest as
-        one. ax: axes of matplotlib; None: new ones. Returns the axes. Needs the package matplotlib.
+        Draws live memory over time, stacked by "tag", "pool", "stack" or "stream": the `count` that have most at their peaks, and the
+        rest as one. ax: axes of matplotlib; None: new ones. Returns the axes. Needs the package matplotlib.
         """
         from weir.trace._plot import plot
 

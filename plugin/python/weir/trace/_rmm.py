@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """
-Logs of RMM's logging resource, as people have them: of any release since 0.13, with or without their heading, between lines of other loggers.
+Logs of RMM's logging resource, as people have them: of any release since 0.13, with or without their heading, between lines of other
+loggers.
 
-A row is Thread,Time,Action,Pointer,Size,Stream; 0.13 and 0.14 have no thread, and releases before 21.06 have a colon before the fraction of a
-second. Times are of a day that the log does not say.
+A row is Thread,Time,Action,Pointer,Size,Stream; 0.13 and 0.14 have no thread, and releases before 21.06 have a colon before the fraction
+of a second. Times are of a day that the log does not say.
 """
 
 import gzip
@@ -17,8 +18,9 @@ from weir.trace._write import FREE, MALLOC, NUMBER, OUT_OF_MEMORY, Making
 
 HEADING = "Thread,Time,Action,Pointer,Size,Stream"
 LACKS = (
-    "A log of RMM does not tell what was allocated before its first row, which streams waited for which, what memory was reserved, and who asked "
-    "for it. Streams count as opened, so that they may have caches, but for the per-thread default stream, of which each thread has its own."
+    "A log of RMM does not tell what was allocated before its first row, which streams waited for which, what memory was reserved, and who "
+    "asked for it. Streams count as opened, so that they may have caches, but for the per-thread default stream, of which each thread has "
+    "its own."
 )
 _HEADINGS = {HEADING, "Time,Action,Pointer,Size,Stream"}
 _OLD_HEADING = "Event Type,Device ID,Address,Stream,Size (bytes)"
@@ -118,21 +120,23 @@ def read(file: IO[bytes]) -> Tuple[Making, str]:
     if not len(making):
         began = f"; line {line[0]} is '{line[1]}'" if reader.skipped else ": it is empty"
         raise WeirError(
-            Status.UNREADABLE, f"it has no row of a log of RMM, which are {HEADING}{began}. A memory snapshot of torch would begin as a pickle"
+            Status.UNREADABLE,
+            f"it has no row of a log of RMM, which are {HEADING}{began}. A memory snapshot of torch would begin as a pickle",
         )
     making.values["started.real"] = str(reader.clock.first)
     making.values["imported.lines"] = str(number)
     left_out = cut
     if reader.skipped:
-        left_out += f"{'; ' if cut else ''}{reader.skipped:,} of {number:,} lines are no rows of RMM and left out; the first is line {line[0]}: '{line[1]}'"
+        left_out += "; " if cut else ""
+        left_out += f"{reader.skipped:,} of {number:,} lines are no rows of RMM and left out; the first is line {line[0]}: '{line[1]}'"
     return making, left_out
 
 
 def to_rmm(trace: Trace) -> bytes:
     """
-    A trace as a log of RMM: what the program allocated and freed, whichever pool of a device it came from. What it had before the recording is
-    allocated at the beginning, and each free has its allocation, so that whoever replays the log never frees what is not there. Times are those
-    of the day in UTC.
+    A trace as a log of RMM: what the program allocated and freed, whichever pool of a device it came from. What it had before the
+    recording is allocated at the beginning, and each free has its allocation, so that whoever replays the log never frees what is not
+    there. Times are those of the day in UTC.
     """
     numpy, blocks, events = trace._numpy, trace.blocks, trace.events
     flags = numpy.append(trace.pools["flags"], numpy.array([0], dtype="Q"))

@@ -2,10 +2,10 @@
 """
 Traces as a snapshot of torch's caching allocator, which torch.cuda._memory_viz and its like read.
 
-Viewers start from the segments that are there at the end, and go back through the events: so each live block lies in a segment at each step,
-and the segments at the end are what the events left. Here each piece of memory that was taken from the device is a segment of its own: of the
-pages that blocks of an arena share a trace has sums, but no addresses. All segments are of stream 0, since viewers take pools apart by it; the
-stream of each event is in its user_metadata.
+Viewers start from the segments that are there at the end, and go back through the events: so each live block lies in a segment at each
+step, and the segments at the end are what the events left. Here each piece of memory that was taken from the device is a segment of its
+own: of the pages that blocks of an arena share a trace has sums, but no addresses. All segments are of stream 0, since viewers take pools
+apart by it; the stream of each event is in its user_metadata.
 """
 
 import bisect
@@ -46,7 +46,8 @@ class _Row:
         """(event, what happens, the row of a block or a segment), in their order."""
         numpy, blocks, segments = self.numpy, self.trace.blocks, self.trace.segments
         parts = []
-        for table, column, what in ((blocks, "last", ENDED), (segments, "last", GIVEN), (segments, "first", TAKEN), (blocks, "first", BEGUN)):
+        sorts = ((blocks, "last", ENDED), (segments, "last", GIVEN), (segments, "first", TAKEN), (blocks, "first", BEGUN))
+        for table, column, what in sorts:
             rows = numpy.flatnonzero(self.is_ours[table["pool"]] & (table[column] >= 0))
             parts.append((table[column][rows].astype("q"), numpy.full(len(rows), what), rows))
         kind = self.trace.events["kind"]
@@ -199,7 +200,8 @@ def _settings(rows: Sequence[Optional[_Row]]) -> Dict[str, str]:
             continue
         header = row.trace.header
         rank = f"rank {header['rank']}, " if "rank" in header else ""
-        settings[f"device {number}"] = f"{header.get('program', row.trace.path)}, process {header.get('pid', '0')}, {rank}device {row.device}"
+        program = header.get("program", row.trace.path)
+        settings[f"device {number}"] = f"{program}, process {header.get('pid', '0')}, {rank}device {row.device}"
         if "policy" in header:
             settings[f"policy of device {number}"] = header["policy"]
     return settings
