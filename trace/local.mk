@@ -5,8 +5,6 @@ trace_libreader_la_SOURCES = \
 	tools/common/memory.c \
 	tools/common/memory.h \
 	tools/trace/bytes.h \
-	tools/trace/crc.c \
-	tools/trace/crc.h \
 	tools/trace/define.c \
 	tools/trace/define.h \
 	tools/trace/event.h \

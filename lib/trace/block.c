@@ -38,26 +38,35 @@ void weir__trace_put_string(struct weir__trace_bytes *out, const char *text, siz
     weir__trace_put(out, text, len);
 }
 
-/* CRC32C, ours, since the libraries that have it are large for these few lines. */
-static uint32_t crc_table[256];
+/* CRC32C, ours, since the libraries that have it are large for these few lines, and the processor's instruction needs code for each
+   architecture. Eight bytes a step: one at a time would take half of the time that a trace takes to be read. */
+static uint32_t crc_tables[8][256];
 
-static void make_crc_table(void)
+static void make_crc_tables(void)
 {
     for (uint32_t i = 0; i < 256; i++) {
         uint32_t crc = i;
         for (int bit = 0; bit < 8; bit++)
-            crc = crc >> 1 ^ (crc & 1 ? UINT32_C(0x82F63B78) : 0);
-        crc_table[i] = crc;
+            crc = crc >> 1 ^ (crc & 1 ? UINT32_C(0x82F63B78) : 0); /* 0x1EDC6F41, reflected */
+        crc_tables[0][i] = crc;
     }
+    for (uint32_t i = 0; i < 256; i++)
+        for (int t = 1; t < 8; t++)
+            crc_tables[t][i] = crc_tables[t - 1][i] >> 8 ^ crc_tables[0][crc_tables[t - 1][i] & 0xFF];
 }
 
 uint32_t weir__trace_crc(uint32_t before, const uint8_t *bytes, size_t len)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, make_crc_table);
+    pthread_once(&once, make_crc_tables);
     uint32_t crc = ~before;
-    for (size_t i = 0; i < len; i++)
-        crc = crc >> 8 ^ crc_table[(crc ^ bytes[i]) & 0xFF];
+    for (; len >= 8; bytes += 8, len -= 8) {
+        uint32_t low = crc ^ ((uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24);
+        crc = crc_tables[7][low & 0xFF] ^ crc_tables[6][low >> 8 & 0xFF] ^ crc_tables[5][low >> 16 & 0xFF] ^ crc_tables[4][low >> 24] ^
+              crc_tables[3][bytes[4]] ^ crc_tables[2][bytes[5]] ^ crc_tables[1][bytes[6]] ^ crc_tables[0][bytes[7]];
+    }
+    for (; len; bytes++, len--)
+        crc = crc >> 8 ^ crc_tables[0][(crc ^ *bytes) & 0xFF];
     return ~crc;
 }
 

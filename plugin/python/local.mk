@@ -85,8 +85,8 @@ plugin_python_wheel_libweir_torch_la_LIBADD = $(plugin_torch_libweir_torch_la_LI
 plugin_python_wheel_libweir_torch_la_LDFLAGS = -L$(wheel_built)/archives $(plugin_torch_libweir_torch_la_LDFLAGS) -rpath $(libdir)
 ## Compiled once more, since what a wheel may have to do without is within (m4/weir-wheel.m4).
 plugin_python_wheel_libweir_trace_la_SOURCES = $(trace_libreader_la_SOURCES) $(trace_libcolumns_la_SOURCES)
-plugin_python_wheel_libweir_trace_la_CPPFLAGS = $(trace_libreader_la_CPPFLAGS) -DWEIR_WHEEL
-plugin_python_wheel_libweir_trace_la_LIBADD = lib/trace/libbytes.la $(ZSTD_LIBS) $(LIBDW_LIBS) $(WHEEL_LIBS)
+plugin_python_wheel_libweir_trace_la_CPPFLAGS = $(trace_libreader_la_CPPFLAGS) -DWEIR_WHEEL -DWEIR_WITHOUT_LIBDW
+plugin_python_wheel_libweir_trace_la_LIBADD = lib/trace/libbytes.la $(ZSTD_LIBS)
 plugin_python_wheel_libweir_trace_la_LDFLAGS = -L$(wheel_built)/archives $(trace_libweir_trace_la_LDFLAGS) -rpath $(libdir)
 ## Those that use what a wheel may have to do without (m4/weir-wheel.m4) are compiled once more. They come before those of libtools.la.
 plugin_python_wheel_weir_SOURCES = tools/main.c tools/trace/object.c

@@ -298,7 +298,7 @@ def damaged_and_hostile_pickles_are_refused():
 @fact
 def entries_with_impossible_fields_break_nothing():
     draw = random.Random(3)
-    values = [0, -1, 1 << 70, 1 << 63, "x", None, [], {}, 1.5, float("nan"), True, (1 << 64) - 1, 512]
+    values = [0, -1, 1 << 70, 1 << 63, "x", "\ud800", None, [], {}, 1.5, float("nan"), True, (1 << 64) - 1, 512]
     keys = ["action", "addr", "size", "stream", "time_us", "frames", "pool_id", "user_metadata"]
     for _ in range(8):
         steps = [{key: draw.choice(values) for key in draw.sample(keys, draw.randrange(len(keys)))} for _ in range(60)]
@@ -380,6 +380,18 @@ if there("numpy"):
             for module in ("pandas", "polars"):
                 if there(module):
                     assert importlib.import_module(module).DataFrame(table).shape == (count, len(table))
+
+    @fact
+    def threads_read_traces_at_the_same_time():
+        import concurrent.futures
+
+        import export_support
+
+        paths = [export_support.path(export_support.chance(seed, 600)[0]) for seed in range(8)] * 4
+        alone = [weir.trace.read(path).live().tolist() for path in paths]
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            together = list(pool.map(lambda path: weir.trace.read(path).live().tolist(), paths))
+        assert together == alone
 
     @fact
     def what_is_no_trace_is_refused_by_read():

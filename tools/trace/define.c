@@ -15,7 +15,7 @@ enum {
 };
 
 /* What makes two definitions the same, and the object behind it in one block: the object, then the key. */
-struct key {
+struct trace_key {
     size_t len;
     uint8_t bytes[KEY_MAX];
 };
@@ -33,18 +33,18 @@ struct object {
     } as;
 };
 
-static void key_add(struct key *key, const void *bytes, size_t len)
+static void key_add(struct trace_key *key, const void *bytes, size_t len)
 {
     memcpy(key->bytes + key->len, bytes, len);
     key->len += len;
 }
 
-static void key_add_number(struct key *key, uint64_t number)
+static void key_add_number(struct trace_key *key, uint64_t number)
 {
     key_add(key, &number, sizeof number);
 }
 
-static uint64_t hash_of(const struct key *key)
+static uint64_t hash_of(const struct trace_key *key)
 {
     uint64_t hash = key->len;
     size_t at = 0;
@@ -63,7 +63,7 @@ static uint64_t hash_of(const struct key *key)
 static const struct trace_module is_line;
 
 /* The frames of a stack, which make its key. */
-static void key_add_frames(struct key *key, const struct trace_definition *definition)
+static void key_add_frames(struct trace_key *key, const struct trace_definition *definition)
 {
     struct trace_bytes bytes = definition->frames;
     uint64_t coded, address = 0;
@@ -79,7 +79,7 @@ static void key_add_frames(struct key *key, const struct trace_definition *defin
     }
 }
 
-static void make_key(struct key *key, const struct trace_definition *definition)
+static void make_key(struct trace_key *key, const struct trace_definition *definition)
 {
     static const char end = '\0';
     key->len = 0;
@@ -136,7 +136,7 @@ static struct object *object_add(struct trace_definitions *definitions, enum tra
 }
 
 /* The number of the object with that content, which may be a new one. */
-static uint32_t intern(struct trace_definitions *definitions, const struct trace_definition *definition, const struct key *key,
+static uint32_t intern(struct trace_definitions *definitions, const struct trace_definition *definition, const struct trace_key *key,
                        uint64_t position)
 {
     struct trace_sort *sort = &definitions->sorts[definition->code];
@@ -160,12 +160,13 @@ static uint32_t intern(struct trace_definitions *definitions, const struct trace
 
 bool trace_definitions_add(struct trace_definitions *definitions, const struct trace_definition *definition, uint64_t position)
 {
-    static struct key key; /* too large for a stack */
     struct trace_sort *sort = &definitions->sorts[definition->code];
     if (definitions->count >= TRACE_DEFINITIONS_MAX || definitions->bytes >= BYTES_MAX)
         return false;
-    make_key(&key, definition);
-    uint32_t object = intern(definitions, definition, &key, position);
+    if (!definitions->key)
+        definitions->key = must(malloc(sizeof *definitions->key));
+    make_key(definitions->key, definition);
+    uint32_t object = intern(definitions, definition, definitions->key, position);
     sort->meanings = must_grow(sort->meanings, sort->meaning_count, &sort->meaning_room, sizeof sort->meanings[0]);
     sort->meanings[sort->meaning_count++] = (struct trace_meaning){definition->id, position, object};
     definitions->count++;
@@ -360,6 +361,7 @@ void trace_definitions_free(struct trace_definitions *definitions)
         trace_map_free(&sort->by_id);
     }
     trace_map_free(&definitions->streams);
+    free(definitions->key);
     free(definitions->modules);
     free(definitions->module_ends);
     *definitions = (struct trace_definitions){0};

@@ -31,6 +31,7 @@ struct trace_definitions {
     struct trace_sort sorts[TRACE_DEFINES_COUNT]; /* by code */
     size_t count, bytes;                          /* kept so far */
     struct trace_map streams;                     /* once sealed: number of a name and a handle that was opened by it */
+    struct trace_key *key;                        /* of the one that is added: too large for a stack */
     struct trace_module **modules;                /* once sealed: by their first addresses */
     uint64_t *module_ends;                        /* once sealed: the greatest end of that module and all before */
 };

@@ -6,12 +6,17 @@
 #include <string.h>
 #include <sys/random.h>
 
+static uint64_t seed[2];
+
+/* Before any thread has a map. */
+__attribute__((constructor)) static void make_seed(void)
+{
+    if (getrandom(seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+        seed[1] = 0x9E3779B97F4A7C15;
+}
+
 uint64_t trace_map_hash(uint64_t a, uint64_t b)
 {
-    static uint64_t seed[2];
-    if (!seed[0] && getrandom(seed, sizeof seed, 0) != (ssize_t)sizeof seed)
-        seed[1] = 0x9E3779B97F4A7C15;
-    seed[0] |= 1;
     __uint128_t product = (__uint128_t)(a ^ seed[0]) * (b ^ seed[1] ^ 0xA0761D6478BD642F);
     uint64_t mixed = (uint64_t)product ^ (uint64_t)(product >> 64) ^ a;
     product = (__uint128_t)(mixed ^ seed[1]) * 0xE7037ED1A0B428DB;

@@ -6,7 +6,8 @@
 
 #include "tools/common/memory.h"
 
-#ifdef HAVE_LIBDW
+/* Its archives are not made for a shared library, and so the one of a wheel does without. */
+#if defined(HAVE_LIBDW) && !defined(WEIR_WITHOUT_LIBDW)
 #include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
 #include <fcntl.h>

@@ -2,9 +2,9 @@
 #include "config.h"
 
 #include "tools/trace/reader.h"
+#include "lib/trace/block.h"
 #include "tools/common/memory.h"
 #include "tools/trace/bytes.h"
-#include "tools/trace/crc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -86,7 +86,7 @@ static bool read_block(struct trace_reader *reader, uint64_t offset, struct trac
     if (!read_at(reader, offset + sizeof head, reader->stored, block->stored))
         return false;
     *tried += block->stored;
-    if (trace_crc(trace_crc(0, head, 16), reader->stored, block->stored) != number_of(head + 16, 4))
+    if (weir__trace_crc(weir__trace_crc(0, head, 16), reader->stored, block->stored) != number_of(head + 16, 4))
         return fail(reader, "the block at byte %" PRIu64 " is damaged: its CRC is another", offset);
     return true;
 }

@@ -3,6 +3,7 @@
 #include "tools/trace/symbols.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -187,21 +188,24 @@ static char *printable(char *text, const char *other)
     return text;
 }
 
+static char *(*demangler)(const char *, char *, size_t *, int *);
+
+static void find_demangler(void)
+{
+    void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL);
+    if (library)
+        *(void **)&demangler = dlsym(library, "__cxa_demangle");
+}
+
 /* The name as it is written in C++, by the library of that, which weir does not need otherwise. NULL: it stays as it is. */
 static char *demangle(const char *name)
 {
-    static bool was_looked_for;
-    static char *(*function)(const char *, char *, size_t *, int *);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     int status;
     if (strncmp(name, "_Z", 2) != 0 || strlen(name) > MANGLED_MAX)
         return NULL;
-    if (!was_looked_for) {
-        void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL);
-        if (library)
-            *(void **)&function = dlsym(library, "__cxa_demangle");
-        was_looked_for = true;
-    }
-    return function ? function(name, NULL, NULL, &status) : NULL;
+    pthread_once(&once, find_demangler);
+    return demangler ? demangler(name, NULL, NULL, &status) : NULL;
 }
 
 static const char *last_part(const char *path)

@@ -102,6 +102,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     except MemoryError:
         print("weir.trace: there is no host memory for it", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

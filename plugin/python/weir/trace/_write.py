@@ -66,7 +66,7 @@ class Making:
         def put(table: int, texts: Sequence[str], numbers: Sequence[int] = ()) -> None:
             row = Row()
             for place, text in enumerate(texts):
-                row.texts[place] = text.replace("\0", " ").encode("utf-8", "surrogateescape")
+                row.texts[place] = text.replace("\0", " ").encode("utf-8", "replace")
             for place, number in enumerate(numbers):
                 row.numbers[place] = number
             library.weir_trace_write_row(writer, table, row)
