@@ -2,15 +2,15 @@
 /*
  * columns.c - plays a trace into columns: its events, the blocks that the program had, and the memory that these lay in.
  *
- * What a block is says the model of the command (tools/trace/model.h), so that sums of these columns are the command's figures: an end that
+ * What a block is says the model of the command (trace/model.h), so that sums of these columns are the command's figures: an end that
  * the model does not believe - a free of what was never seen, a free that comes late - ends nothing here.
  */
 #include "config.h"
 
 #include <stdlib.h>
 
-#include "tools/common/memory.h"
-#include "tools/trace/model.h"
+#include "trace/memory.h"
+#include "trace/model.h"
 #include "trace/library.h"
 
 /* The rows of a block of the model, by its place there. */

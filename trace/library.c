@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/common/memory.h"
+#include "trace/memory.h"
 
 /* Where the thread's call is left when there is no memory; each call of the reader has one. */
 static _Thread_local jmp_buf *way_out;

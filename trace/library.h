@@ -2,14 +2,14 @@
 /*
  * library.h - what the files of libweir-trace share: a trace that is open for a caller outside, and how its calls are left without memory.
  *
- * The reader (tools/trace/) takes memory as given. Here its calls run within library_run(), which returns false where there was none: all
+ * The reader (merge.h) takes memory as given. Here its calls run within library_run(), which returns false where there was none: all
  * that the reader had under way belongs to the trace, and is freed when that is closed. A trace that was left so answers nothing more.
  */
 #ifndef WEIR_TRACE_LIBRARY_H
 #define WEIR_TRACE_LIBRARY_H
 
-#include "tools/trace/merge.h"
-#include "tools/trace/symbols.h"
+#include "trace/merge.h"
+#include "trace/symbols.h"
 #include "trace/weir_trace.h"
 
 struct columns;

@@ -1,30 +1,30 @@
 ## SPDX-License-Identifier: MIT
-## The reader of traces, for the command and for libweir-trace. What there is to be done without memory is its user's (tools/common/memory.h).
+## The reader of traces, for the command and for libweir-trace. What there is to be done without memory is its user's (trace/memory.h).
 noinst_LTLIBRARIES += trace/libreader.la
 trace_libreader_la_SOURCES = \
-	tools/common/memory.c \
-	tools/common/memory.h \
-	tools/trace/bytes.h \
-	tools/trace/define.c \
-	tools/trace/define.h \
-	tools/trace/event.h \
-	tools/trace/map.c \
-	tools/trace/map.h \
-	tools/trace/merge.c \
-	tools/trace/merge.h \
-	tools/trace/model.c \
-	tools/trace/model.h \
-	tools/trace/object.c \
-	tools/trace/object.h \
-	tools/trace/orders.c \
-	tools/trace/orders.h \
-	tools/trace/play.c \
-	tools/trace/reader.c \
-	tools/trace/reader.h \
-	tools/trace/record.c \
-	tools/trace/record.h \
-	tools/trace/symbols.c \
-	tools/trace/symbols.h
+	%reldir%/bytes.h \
+	%reldir%/define.c \
+	%reldir%/define.h \
+	%reldir%/event.h \
+	%reldir%/map.c \
+	%reldir%/map.h \
+	%reldir%/memory.c \
+	%reldir%/memory.h \
+	%reldir%/merge.c \
+	%reldir%/merge.h \
+	%reldir%/model.c \
+	%reldir%/model.h \
+	%reldir%/object.c \
+	%reldir%/object.h \
+	%reldir%/orders.c \
+	%reldir%/orders.h \
+	%reldir%/play.c \
+	%reldir%/reader.c \
+	%reldir%/reader.h \
+	%reldir%/record.c \
+	%reldir%/record.h \
+	%reldir%/symbols.c \
+	%reldir%/symbols.h
 trace_libreader_la_CFLAGS = $(AM_CFLAGS) $(WEIR_UNCOUNTED_CFLAGS)
 trace_libreader_la_CPPFLAGS = $(AM_CPPFLAGS) $(ZSTD_CFLAGS) $(LIBDW_CFLAGS)
 trace_libreader_la_LIBADD = $(ZSTD_LIBS) $(LIBDW_LIBS)

@@ -89,7 +89,7 @@ plugin_python_wheel_libweir_trace_la_CPPFLAGS = $(trace_libreader_la_CPPFLAGS) -
 plugin_python_wheel_libweir_trace_la_LIBADD = lib/trace/libbytes.la $(ZSTD_LIBS)
 plugin_python_wheel_libweir_trace_la_LDFLAGS = -L$(wheel_built)/archives $(trace_libweir_trace_la_LDFLAGS) -rpath $(libdir)
 ## Those that use what a wheel may have to do without (m4/weir-wheel.m4) are compiled once more. They come before those of libtools.la.
-plugin_python_wheel_weir_SOURCES = tools/main.c tools/trace/object.c
+plugin_python_wheel_weir_SOURCES = tools/main.c trace/object.c
 plugin_python_wheel_weir_CFLAGS = $(tools_libtools_la_CFLAGS)
 plugin_python_wheel_weir_CPPFLAGS = $(tools_libtools_la_CPPFLAGS) -DWEIR_WHEEL
 plugin_python_wheel_weir_LDADD = $(tools_weir_LDADD) $(WHEEL_LIBS)

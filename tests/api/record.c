@@ -15,7 +15,7 @@
 #include "lib/record/unwind.h"
 #include "lib/trace/writer.h"
 #include "tests/api/traced.h"
-#include "tools/trace/model.h"
+#include "trace/model.h"
 
 static weir_tag_stats tag_stats(const char *name)
 {

@@ -10,7 +10,7 @@
 #include "lib/pool/extend.h"
 #include "lib/pool/weir_internal.h"
 #include "tests/api/traced.h"
-#include "tools/trace/model.h"
+#include "trace/model.h"
 
 #define STEP (32 * MIB)
 #define KEYS "release_threshold: all, cache: off, small_below: 0"

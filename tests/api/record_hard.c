@@ -16,7 +16,7 @@
 #include "lib/pool/weir_internal.h"
 #include "lib/record/unwind.h"
 #include "tests/api/traced.h"
-#include "tools/trace/model.h"
+#include "trace/model.h"
 
 #define THREADS 4
 

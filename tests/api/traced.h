@@ -8,7 +8,7 @@
 #define WEIR_TESTS_TRACED_H
 
 #include "tests/api/scene.h"
-#include "tools/trace/merge.h"
+#include "trace/merge.h"
 
 extern char traced_directory[256];
 extern char traced_file[300]; /* in it */

@@ -71,10 +71,10 @@ lib_files=$(find lib -maxdepth 1 -name '*.[ch]')
 base='config\.h"|lib/weir\.h|lib/gpu/gpu\.h|lib/gpu/clock\.h|policy/|lib/base/'
 share_base='share/base/|lib/|policy/|config\.h"'
 # What may not call CUDA: all but lib/gpu/cuda* and the programs that show or measure it.
-cuda_free=$(find policy lib share plugin/torch tools -name '*.[ch]' ! -path 'lib/gpu/cuda*')
+cuda_free=$(find policy lib share trace plugin/torch tools -name '*.[ch]' ! -path 'lib/gpu/cuda*')
 # The simulator dies where CUDA does, and says why.
-library_files=$(find policy lib share plugin/torch -name '*.c' ! -path 'lib/gpu/sim*')
-above_share='share/|lib/|policy/|config\.h"'
+library_files=$(find policy lib share trace plugin/torch -name '*.c' ! -path 'lib/gpu/sim*')
+above_share='share/|lib/|policy/|trace/|config\.h"'
 tools_files=$(find tools -name '*.[ch]')
 plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
 
@@ -99,13 +99,14 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
     check "share_ties_its_rooms_together" includes_only "$share_base|share/control/|share/open\.h" share/*.[ch]
     # weir_torch.h is installed beside weir.h.
     check "plugin_includes_only_what_is_below_it" includes_only 'plugin/torch/|lib/|share/(open|base/order)\.h|config\.h"|weir\.h"' $plugin_files
+    check "reader_of_traces_includes_only_what_is_below_it" includes_only 'trace/|lib/trace/|config\.h"' trace/*.[ch]
     check "what_commands_share_includes_no_command" includes_only "tools/common/|$above_share" tools/common/*.[ch]
     check "tools_metrics_includes_no_other_command" includes_only "tools/common/|tools/observe\.h|tools/metrics/|$above_share" tools/metrics/*.[ch]
     check "commands_include_no_other_command" includes_only "tools/common/|tools/observe\.h|$above_share" tools/*.[ch]
     for folder in calibrate doctor record top trace try generator; do
         check "tools_${folder}_includes_no_other_command" includes_only "tools/common/|tools/$folder/|$above_share" tools/$folder/*.[ch]
     done
-    check "headers_include_each_other_one_way" headers_include_one_way $(find policy lib share plugin/torch tools -name '*.h')
+    check "headers_include_each_other_one_way" headers_include_one_way $(find policy lib share trace plugin/torch tools -name '*.h')
     check "public_header_includes_no_other_file_of_ours" includes_only '<' lib/weir.h
     check "public_header_of_cxx_includes_that_of_c_alone" includes_only 'weir\.h"' lib/weir.hpp
     check "only_the_waist_calls_cuda" calls_nothing '\<cuda[A-Z][A-Za-z]*\(|cuda_runtime|cuda\.h' $cuda_free

@@ -54,8 +54,8 @@ tests/fuzz/arena_fuzz: $(top_srcdir)/tests/fuzz/arena_fuzz.c $(arena_fuzz_files)
 CLEANFILES += tests/fuzz/arena_fuzz
 
 ## What reads traces, without the views.
-trace_fuzz_files = lib/trace/block.c lib/trace/record.c tools/common/memory.c tools/trace/define.c tools/trace/map.c \
-	tools/trace/merge.c tools/trace/model.c tools/trace/orders.c tools/trace/play.c tools/trace/reader.c tools/trace/record.c \
+trace_fuzz_files = lib/trace/block.c lib/trace/record.c trace/memory.c trace/define.c trace/map.c \
+	trace/merge.c trace/model.c trace/orders.c trace/play.c trace/reader.c trace/record.c \
 	trace/columns.c trace/library.c trace/write.c tests/unit/trace_data.c
 tests/fuzz/trace_fuzz: $(top_srcdir)/tests/fuzz/trace_fuzz.c $(trace_libreader_la_SOURCES) $(trace_libcolumns_la_SOURCES) $(tests_unit_libtracedata_la_SOURCES) config.h
 	$(AM_V_GEN)$(MKDIR_P) tests/fuzz && $(FUZZ_CC) $(FUZZ_CFLAGS) -DWEIR_LIBFUZZER -I$(top_srcdir) -I$(top_builddir) $(ZSTD_CFLAGS) \

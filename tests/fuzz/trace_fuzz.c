@@ -18,9 +18,9 @@
 
 #include "tests/fuzz/run_files.h"
 #include "tests/unit/trace_data.h"
-#include "tools/common/memory.h"
-#include "tools/trace/model.h"
-#include "tools/trace/symbols.h"
+#include "trace/memory.h"
+#include "trace/model.h"
+#include "trace/symbols.h"
 #include "trace/weir_trace.h"
 
 static void require(bool holds, const char *what)
@@ -32,7 +32,7 @@ static void require(bool holds, const char *what)
 }
 
 #ifdef WEIR_LIBFUZZER
-/* Of tools/trace/symbols.c, which wants libdw: functions are in no table here. */
+/* Of trace/symbols.c, which wants libdw: functions are in no table here. */
 struct symbols *symbols_new(void)
 {
     return NULL;

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tools/trace/merge.h"
+#include "trace/merge.h"
 
 struct trace_writer {
     uint8_t *bytes;

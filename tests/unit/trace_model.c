@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tests/support/suite.h"
-#include "tools/trace/model.h"
+#include "trace/model.h"
 
 static struct model model;
 static const struct trace_pool pools[2] = {{.number = 0, .id = 1, .name = "main"},

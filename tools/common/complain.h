@@ -8,7 +8,7 @@
 
 #include "policy/policy.h"
 #include "tools/common/json.h"
-#include "tools/common/memory.h"
+#include "trace/memory.h"
 
 #include <stdarg.h>
 

@@ -2,15 +2,15 @@
 /*
  * columns.h - what a trace's page is drawn from: its events as columns of numbers, each packed as varints.
  *
- * The model (tools/trace/model.h) decides what an event does to which block; a column only writes down what it did. So the page adds up
+ * The model (trace/model.h) decides what an event does to which block; a column only writes down what it did. So the page adds up
  * births and deaths, needs none of the model's rules for frees that come late or allocations of a block that is there, and must come to the
  * same sums. Their maker owns them; one thread.
  */
 #ifndef WEIR_PAGE_COLUMNS_H
 #define WEIR_PAGE_COLUMNS_H
 
-#include "tools/trace/merge.h"
-#include "tools/trace/model.h"
+#include "trace/merge.h"
+#include "trace/model.h"
 
 /*
  * Columns in their order in the page. One row for each event that changes a block: how many events stand before it (delta), its time

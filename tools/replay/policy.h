@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "tools/trace/merge.h"
+#include "trace/merge.h"
 
 /* YAML of a policy that was recorded: values as the header of a trace has them, "pools.main.devices: [0]", a line each. NULL: none is
    there, or it is none. */

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "tools/common/complain.h"
-#include "tools/trace/map.h"
-#include "tools/trace/model.h"
+#include "trace/map.h"
+#include "trace/model.h"
 
 #define GROWTH_MOST (UINT64_C(1) << 44) /* bytes of one growth: more is none, in a trace that is a stranger's */
 #define GROWTH_TIME_MOST UINT64_C(60000000000) /* ns, likewise */

@@ -8,7 +8,7 @@
 #ifndef WEIR_REPLAY_SCRIPT_H
 #define WEIR_REPLAY_SCRIPT_H
 
-#include "tools/trace/merge.h"
+#include "trace/merge.h"
 
 enum script_what {
     SCRIPT_NOTHING, /* was taken back */

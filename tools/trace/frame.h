@@ -3,8 +3,8 @@
 #ifndef WEIR_TRACE_FRAME_H
 #define WEIR_TRACE_FRAME_H
 
-#include "tools/trace/event.h"
-#include "tools/trace/symbols.h"
+#include "trace/event.h"
+#include "trace/symbols.h"
 
 enum { FRAME_TEXT_LEN = 512 };
 

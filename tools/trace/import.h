@@ -4,7 +4,7 @@
 #ifndef WEIR_TRACE_IMPORT_H
 #define WEIR_TRACE_IMPORT_H
 
-#include "tools/trace/merge.h"
+#include "trace/merge.h"
 
 /*
  * Opens a trace; "-" is standard input. What is none is given to `python3 -m weir.trace import` of this installation, and its trace is kept

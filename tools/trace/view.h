@@ -11,9 +11,9 @@
 #include "tools/common/format.h"
 #include "tools/common/json.h"
 #include "tools/common/utf8.h"
-#include "tools/trace/merge.h"
-#include "tools/trace/model.h"
-#include "tools/trace/symbols.h"
+#include "trace/merge.h"
+#include "trace/model.h"
+#include "trace/symbols.h"
 
 struct view_file {
     struct trace trace;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
-#include "tools/trace/symbols.h"
+#include "trace/symbols.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/common/memory.h"
-#include "tools/trace/object.h"
+#include "trace/memory.h"
+#include "trace/object.h"
 
 #define MANGLED_MAX 1024 /* bytes of a name that is handed to the C++ library, which takes names apart recursively */
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "tools/trace/reader.h"
+#include "trace/reader.h"
 #include "lib/trace/block.h"
-#include "tools/common/memory.h"
-#include "tools/trace/bytes.h"
+#include "trace/memory.h"
+#include "trace/bytes.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,8 +8,8 @@
 #ifndef WEIR_TRACE_ORDERS_H
 #define WEIR_TRACE_ORDERS_H
 
-#include "tools/trace/event.h"
-#include "tools/trace/map.h"
+#include "trace/event.h"
+#include "trace/map.h"
 
 struct trace_chunk {
     uint32_t sort;

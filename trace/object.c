@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
-#include "tools/trace/object.h"
+#include "trace/object.h"
 
 #include <stdlib.h>
 
-#include "tools/common/memory.h"
+#include "trace/memory.h"
 
 /* Its archives are not made for a shared library, and so the one of a wheel does without. */
 #if defined(HAVE_LIBDW) && !defined(WEIR_WITHOUT_LIBDW)

@@ -9,8 +9,8 @@
 #ifndef WEIR_TRACE_DEFINE_H
 #define WEIR_TRACE_DEFINE_H
 
-#include "tools/trace/map.h"
-#include "tools/trace/record.h"
+#include "trace/map.h"
+#include "trace/record.h"
 
 struct trace_meaning {
     uint64_t id, position;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "tools/trace/map.h"
-#include "tools/common/memory.h"
+#include "trace/map.h"
+#include "trace/memory.h"
 
 #include <stdlib.h>
 #include <string.h>

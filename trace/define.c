@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#include "tools/trace/define.h"
-#include "tools/common/memory.h"
-#include "tools/trace/reader.h"
+#include "trace/define.h"
+#include "trace/memory.h"
+#include "trace/reader.h"
 
 #include <inttypes.h>
 #include <stdio.h>

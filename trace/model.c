@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "tools/trace/model.h"
-#include "tools/common/memory.h"
+#include "trace/model.h"
+#include "trace/memory.h"
 
 #include <stdlib.h>
 #include <string.h>

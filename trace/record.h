@@ -7,8 +7,8 @@
 #ifndef WEIR_TRACE_RECORD_H
 #define WEIR_TRACE_RECORD_H
 
-#include "tools/trace/bytes.h"
-#include "tools/trace/event.h"
+#include "trace/bytes.h"
+#include "trace/event.h"
 
 enum trace_definition_code {
     TRACE_DEFINES_POOL = 1,

@@ -12,9 +12,9 @@
 #ifndef WEIR_TRACE_MERGE_H
 #define WEIR_TRACE_MERGE_H
 
-#include "tools/trace/define.h"
-#include "tools/trace/event.h"
-#include "tools/trace/reader.h"
+#include "trace/define.h"
+#include "trace/event.h"
+#include "trace/reader.h"
 
 /* What the header says. Texts are NULL and numbers 0 where it does not. */
 struct trace_header {
@@ -79,7 +79,7 @@ typedef bool trace_event_fn(void *context, const struct trace_event *event);
  */
 bool trace_play(struct trace *trace, trace_event_fn *look, void *context);
 
-/* For trace_close() alone: of a play that was left (tools/common/memory.h). */
+/* For trace_close() alone: of a play that was left (trace/memory.h). */
 void trace_play_end(struct trace *trace);
 
 /* The value of a key of the header; NULL without it. */

@@ -5,9 +5,9 @@
  * Numbers make the order: those of the weir, and behind each of them the serves and keeps that say they came after it, those of one stream by
  * their own numbers. Where that leaves it open, the earlier one goes first. Of each sort, the next number that the file has is waited for.
  */
-#include "tools/common/memory.h"
-#include "tools/trace/merge.h"
-#include "tools/trace/orders.h"
+#include "trace/memory.h"
+#include "trace/merge.h"
+#include "trace/orders.h"
 
 #include <stdio.h>
 #include <stdlib.h>

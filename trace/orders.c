@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "tools/trace/orders.h"
-#include "tools/common/memory.h"
+#include "trace/orders.h"
+#include "trace/memory.h"
 
 #include <stdlib.h>
 

@@ -5,8 +5,8 @@
  * Where there is none, memory_lacks() is called, which does not return. The command ends there (complain.c); libweir-trace leaves the call
  * that its caller made (library.c). So all that is allocated belongs to something that is freed afterwards, before more is asked for.
  */
-#ifndef WEIR_TOOLS_MEMORY_H
-#define WEIR_TOOLS_MEMORY_H
+#ifndef WEIR_TRACE_MEMORY_H
+#define WEIR_TRACE_MEMORY_H
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#include "tools/trace/merge.h"
-#include "tools/common/memory.h"
-#include "tools/trace/orders.h"
+#include "trace/merge.h"
+#include "trace/memory.h"
+#include "trace/orders.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,8 +8,8 @@
 #ifndef WEIR_TRACE_MODEL_H
 #define WEIR_TRACE_MODEL_H
 
-#include "tools/trace/event.h"
-#include "tools/trace/map.h"
+#include "trace/event.h"
+#include "trace/map.h"
 
 enum model_state {
     MODEL_GONE,   /* not a block: its place is free */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "tools/trace/record.h"
-#include "tools/trace/reader.h"
+#include "trace/record.h"
+#include "trace/reader.h"
 
 #include <inttypes.h>
 #include <stdio.h>

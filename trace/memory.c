@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "tools/common/memory.h"
+#include "trace/memory.h"
 
 #include <stdlib.h>
 
