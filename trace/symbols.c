@@ -156,7 +156,7 @@ static void insert(void *item, void **tree, int (*compare_items)(const void *, c
     if (tsearch(item, tree, compare_items))
         return;
     free(item);
-    must(NULL);
+    memory_lacks();
 }
 
 /* NULL: too many were opened. */
