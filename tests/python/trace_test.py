@@ -19,6 +19,7 @@ from weir._errors import WeirError
 
 BUILD = sys.argv[1]
 WEIR = os.path.join(BUILD, "tools", "weir")
+COSTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir, "config", "costs")
 FOLDER = tap.FOLDER.name
 HEADING = "Thread,Time,Action,Pointer,Size,Stream\n"
 numbers = iter(range(1 << 30))
@@ -59,7 +60,7 @@ def refused(data):
 
 def weir_json(*arguments):
     environment = {key: value for key, value in os.environ.items() if not key.startswith("WEIR_")}
-    done = subprocess.run([WEIR, *arguments], capture_output=True, timeout=120, check=False, env=dict(environment, WEIR_GPU="sim"))
+    done = subprocess.run([WEIR, *arguments], capture_output=True, timeout=120, check=False, env=dict(environment, WEIR_GPU="sim", WEIR_COSTS_DIR=COSTS))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -260,6 +261,20 @@ def devices_and_private_pools_are_pools_of_their_own_in_one_order():
     pools = [(pool["pool"], pool["device"], pool["is_private"]) for pool in summary(made)["pools"]]
     assert pools == [("torch", 0, False), ("torch", 1, False), ("private 0.3", 0, True)], pools
     assert [event["kind"] for event in found if event["kind"] != "stream open"] == ["malloc", "malloc", "mark", "malloc"]
+
+
+@fact
+def device_has_what_torch_held_and_what_was_free_when_a_request_failed():
+    # 64 MiB are held at the end, of which 20 came behind the failure, and 30 had gone by then: 74 were held, and 6 were free.
+    policy = put("weir: 1\npools: { torch: { small_below: 0, cache: off } }\n")
+    for size, served in ((30, 1), (90, 0)):
+        steps = [step("alloc", 0x1000, 512), dict(step("oom", 0, size << 20), device_free=6 << 20), step("segment_alloc", 0x9000, 20 << 20),
+                 step("segment_free", 0x8000, 30 << 20)]
+        made = make(snapshot(steps, segments=[{**segment((512, 512, "active_allocated"), address=0x1000), "total_size": 64 << 20}]))[0]
+        replayed = weir_json("replay", "--json", made, "-p", policy)[0]
+        assert replayed["recorded"]["refused"] == 1 and replayed["policies"][-1]["newly_served"] == served, (size, replayed)
+    if there("numpy"):
+        assert weir.trace.read(made).header["gpu.0.memory"] == str(80 << 20)
 
 
 @fact

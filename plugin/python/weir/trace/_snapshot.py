@@ -153,6 +153,24 @@ class _Reader:
                 requested.discard(step.address)
         return found + [block for block in self.blocks(device) if block.address not in live]
 
+    def memory(self, device: int, entries: Any) -> int:
+        """
+        What the process could have of the device when a request last found no memory: what torch held then, by the segments that are
+        there at the end and what went since, and what the device had free. 0: no request failed.
+        """
+        held = 0
+        for segment in _list(self.snapshot.get("segments")):
+            if isinstance(segment, dict) and segment.get("device", 0) == device:
+                held += _number(segment.get("total_size"))
+        for entry in reversed(_list(entries)):
+            if isinstance(entry, dict) and entry.get("action") == "oom":
+                return min(max(held, 0) + _number(entry.get("device_free")), NUMBER)
+            if isinstance(entry, dict) and entry.get("action") in ("segment_alloc", "segment_map"):
+                held -= _number(entry.get("size"))
+            elif isinstance(entry, dict) and entry.get("action") in ("segment_free", "segment_unmap"):
+                held += _number(entry.get("size"))
+        return 0
+
     def put(self, kind: int, time: int, device: int, step: _Step) -> None:
         """All of them are of one thread, as a snapshot does not tell."""
         pool = self.pool(device, step.pool)
@@ -174,6 +192,9 @@ class _Reader:
 
     def play(self) -> None:
         histories = [self.history(entries) for entries in _list(self.snapshot.get("device_traces"))]
+        for device, entries in enumerate(_list(self.snapshot.get("device_traces"))):
+            if memory := self.memory(device, entries):
+                self.making.values[f"gpu.{device}.memory"] = str(memory)
         marks = self.marks()
         times = [steps[0].time for steps in histories if steps] + [mark[0] for mark in marks[:1]]
         self.begin = min(times, default=0)
