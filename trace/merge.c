@@ -79,7 +79,6 @@ static void tell_openings(struct census *census)
     for (size_t i = 0; i < census->opening_count; i++)
         trace_definitions_open(&census->trace->definitions, census->openings[i].name, census->openings[i].place,
                                census->openings[i].handle);
-    free(census->openings);
 }
 
 /* false, with the error: it has more definitions than are kept. */
@@ -158,6 +157,7 @@ static void end_census(struct trace *trace)
     if (!trace->census)
         return;
     trace_map_free(&trace->census->threads);
+    free(trace->census->openings);
     free(trace->census->content);
     free(trace->census);
     trace->census = NULL;
@@ -178,7 +178,7 @@ static bool open_weir(struct trace *trace, int fd)
         good = look_through(census, block);
     trace_orders_seal(trace->orders);
     trace_definitions_seal(&trace->definitions);
-    tell_openings(&census);
+    tell_openings(census);
     read_header(trace);
     trace_reader_conclude(&trace->reader);
     trace->losses = trace->reader.losses;

@@ -47,7 +47,7 @@ static void json_streams(struct json *json, const struct page_columns *columns)
         const struct trace_text *name = place ? model->streams[*place].name : NULL;
         json_in_line(json);
         json_object(json, NULL);
-        json_string(json, "text", STREAM_TEXT(columns->streams[i]));
+        json_string(json, "text", STREAM_TEXT(columns->streams[i], NULL));
         json_shown(json, "name", name ? name->text : NULL);
         json_end(json);
     }
@@ -109,7 +109,7 @@ void page_json_names(struct json *json, struct view_file *file, const struct pag
     json_end(json);
     json_in_line(json);
     json_object(json, "addresses");
-    json_string(json, "lowest", STREAM_TEXT(columns->lowest));
+    json_string(json, "lowest", STREAM_TEXT(columns->lowest, NULL));
     json_uint(json, "shift", columns->shift);
     json_end(json);
 }
@@ -184,7 +184,7 @@ void page_json_totals(struct json *json, const struct model *model)
     for (size_t i = 0; i < model->stream_count; i++) {
         json_in_line(json);
         json_object(json, NULL);
-        json_string(json, "stream", STREAM_TEXT(model->streams[i].stream));
+        json_string(json, "stream", STREAM_TEXT(model->streams[i].stream, NULL));
         json_members(json, &model->streams[i].live, sums, sizeof sums / sizeof sums[0]);
         json_end(json);
     }

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Dict, Optional, Sequence, Type, Union
 
 from weir._errors import Status, WeirError
+from weir._library import encoded
 from weir.share import _native
 from weir.share._array import Array, Shared, stream_of
 from weir.share._layout import Layout, bytes_of, dtype_of, layout, write_metadata
@@ -92,7 +93,7 @@ class Ring:
         self._waits = overflow == "block"
         error, opened, c = _native.error_of_thread(), ctypes.c_void_p(), _native.load()
         export = exporter._held()
-        _native.check(c.weir_ring_open(export.thing, _native.encoded(name), options, stream_of(stream), error, opened), error)
+        _native.check(c.weir_ring_open(export.thing, encoded(name), options, stream_of(stream), error, opened), error)
         self._hold: Optional[Hold] = hold(Held.RING, opened, exporter._weir, exporter.device, parent=export)
         exporter._rings[id(self)] = self
 
@@ -171,7 +172,7 @@ class Block(Shared):
             raise WeirError(Status.INVALID, f"block {self.name!r} was published or freed already")
         self._exporter._held()
         status = _native.load().weir_torch_block_publish(
-            block.ptr, _native.encoded(self.name), self._size, metadata, len(metadata), error
+            block.ptr, encoded(self.name), self._size, metadata, len(metadata), error
         )
         _native.check(status, error)
         self._hold = None
@@ -209,7 +210,7 @@ class Exporter:
         close_timeout: float = 5.0,
     ) -> None:
         self.device = device
-        timeout_ms, called = _native.milliseconds(close_timeout), _native.encoded(pool)
+        timeout_ms, called = _native.milliseconds(close_timeout), encoded(pool)
         self._weir = _native.open_weir(policy, policy_text)
         c, error, opened = _native.load(), _native.error_of_thread(), ctypes.c_void_p()
         self._pool = ctypes.c_void_p()
@@ -246,7 +247,7 @@ class Exporter:
     def withdraw(self, name: str) -> None:
         """The block goes once nobody has it. Arrays and tensors of it in this process must not be used any more."""
         export, error = self._held(), _native.error_of_thread()
-        _native.check(_native.load().weir_export_withdraw(export.thing, _native.encoded(name), error), error)
+        _native.check(_native.load().weir_export_withdraw(export.thing, encoded(name), error), error)
 
     def evict(self, pid: int) -> None:
         export, error = self._held(), _native.error_of_thread()

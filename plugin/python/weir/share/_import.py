@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, AsyncIterator, Dict, Iterator, Optional, Sequence, Type, Union
 
 from weir._errors import Status, WeirError
+from weir._library import encoded
 from weir.share import _native
 from weir.share._array import Array, Shared, stream_of
 from weir.share._layout import Layout, layout, read_metadata
@@ -100,7 +101,7 @@ class Reader:
         self._waiting: Dict["asyncio.Future[None]", asyncio.AbstractEventLoop] = {}
         error, opened, c = _native.error_of_thread(), ctypes.c_void_p(), _native.load()
         thing = importer._held()
-        _native.check(c.weir_reader_open(thing.thing, _native.encoded(ring), leases, error, opened), error)
+        _native.check(c.weir_reader_open(thing.thing, encoded(ring), leases, error, opened), error)
         self._hold: Optional[Hold] = hold(Held.READER, opened, importer._weir, 0, parent=thing)
         importer._readers[id(self)] = self
 
@@ -219,7 +220,7 @@ class Importer:
         options = _native.ImportOptions(ctypes.sizeof(_native.ImportOptions))
         options.timeout_ms, options.host_waits = max(_native.milliseconds(timeout), 1), host_waits
         _native.milliseconds(wait)  # refuses what is no time before anything is opened
-        called = _native.encoded(socket)
+        called = encoded(socket)
         if policy is None and policy_text is None:
             policy_text = "weir: 1\npools: { work: {} }\n"
         self._weir = _native.open_weir(policy, policy_text)
@@ -244,7 +245,7 @@ class Importer:
         """The block of that name, for work on `stream`. timeout: seconds to wait until it is published."""
         importer, error, home = self._held(), _native.error_of_thread(), stream_of(stream)
         lease, info, wait = Hold(), _native.LeaseInfoPointer(), _native.load().weir_torch_lease_acquire
-        called = _native.encoded(name)
+        called = encoded(name)
         status = _native.wait_in_pieces(
             timeout, error, lambda limit: int(wait(importer.ptr, called, limit, home, error, lease.ptr, info))
         )
