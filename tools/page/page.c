@@ -222,21 +222,27 @@ static bool can_write(const struct view *view)
 int view_page(const struct view *view)
 {
     struct page page = {.view = view};
-    struct new_file file = {.out = stdout};
+    struct new_file file;
     if (!can_write(view))
         return EXIT_TROUBLE;
     bool is_stdout = strcmp(view->page.output, "-") == 0;
     int status = read_inputs(&page);
     page.columns = must(calloc(view->count, sizeof page.columns[0]));
-    if (status == EXIT_GOOD && (is_stdout || output_begin(&file, view, view->page.output))) {
+    if (status == EXIT_GOOD && !is_stdout && !new_file_can_be_made("trace", view->page.output, NEW_FILE_OR_STREAM))
+        status = EXIT_TROUBLE;
+    if (status == EXIT_GOOD) {
         for (size_t i = 0; i < view->count; i++)
             view_say_losses(view, &view->files[i]);
+        /* Replays take long, and a command that is killed meanwhile shall leave no file behind. */
         status = make_json(&page);
-        write_page(&page, file.out);
-        if (!is_stdout)
+        if (is_stdout) {
+            write_page(&page, stdout);
+        } else if (output_begin(&file, view, view->page.output)) {
+            write_page(&page, file.out);
             status = worse_exit(status, new_file_end(&file, true));
-    } else if (status == EXIT_GOOD) {
-        status = EXIT_TROUBLE;
+        } else {
+            status = EXIT_TROUBLE;
+        }
     }
     for (size_t i = 0; i < view->count; i++)
         page_columns_free(&page.columns[i]);
