@@ -181,29 +181,22 @@ static void list_pids(const struct processes *processes, FILE *out)
         fprintf(out, "%s\n", process_name(&processes->items[i], &(struct text){{0}}));
 }
 
-static const char *pool_name(const struct process *process, size_t pool)
-{
-    return figure_text(figures_at(process->figures, "pools", pool), "name");
-}
-
-/* Whether the name of a pool is that of an earlier one as well. */
-static bool is_listed(const struct processes *processes, size_t nth, size_t pool)
-{
-    const char *name = pool_name(&processes->items[nth], pool);
-    for (size_t i = 0; i <= nth; i++)
-        for (size_t j = 0; j < (i < nth ? figures_count(processes->items[i].figures, "pools") : pool); j++)
-            if (strcmp(pool_name(&processes->items[i], j), name) == 0)
-                return true;
-    return false;
-}
-
 /* Each name once, however many pools have it. */
 static void list_pools(const struct processes *processes, FILE *out)
 {
+    const char **names = NULL;
+    size_t count = 0, room = 0;
     for (size_t i = 0; i < processes->count; i++)
-        for (size_t j = 0; j < figures_count(processes->items[i].figures, "pools"); j++)
-            if (!is_listed(processes, i, j))
-                fprintf(out, "%s\n", SHOWN(pool_name(&processes->items[i], j)));
+        for (size_t j = 0; j < figures_count(processes->items[i].figures, "pools"); j++) {
+            names = must_grow(names, count, &room, sizeof *names);
+            names[count++] = figure_text(figures_at(processes->items[i].figures, "pools", j), "name");
+        }
+    size_t *first = first_same(names, count);
+    for (size_t i = 0; i < count; i++)
+        if (first[i] == i)
+            fprintf(out, "%s\n", SHOWN(names[i]));
+    free(first);
+    free(names);
 }
 
 /* As JSON ------------------------------------------------------------------------------------------------------------------------------ */

@@ -5,6 +5,7 @@ import copy
 import json
 import os
 import re
+import resource
 import socket
 import struct
 import subprocess
@@ -285,6 +286,29 @@ def many_pools_are_shown_in_time():
     with Process(pieces(changed(pools=pools))):
         assert len(ps_json()[0]["pools"]) == 4096
         assert sum(name.startswith("weir_pool_live_bytes") for name in series(weir("metrics", PATIENT)[0])) == 64
+
+
+def cpu_of(*arguments):
+    """Seconds of the processor that the command took, and what it said."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    out, _ = weir(*arguments, PATIENT)
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before, out
+
+
+@fact
+def names_that_differ_cost_no_more_than_their_number():
+    with contextlib.ExitStack() as stack:
+        for process in range(4):
+            pools = [{"device": 0, "name": "%d-%d" % (process, n)} for n in range(4096)]
+            devices = [{"index": n, "uuid": "GPU-%d-%d" % (process, n)} for n in range(256)]
+            stack.enter_context(Process(pieces(changed(pools=pools, devices=devices))))
+        reading, _ = cpu_of("ps", "--json")
+        listing, names = cpu_of("ps", "--list=pools")
+        writing, text = cpu_of("metrics")
+        assert names.splitlines() == list(dict.fromkeys(names.splitlines())) and len(names.splitlines()) == 4 * 4096
+        assert text.count("\nweir_gpu_memory_bytes{") == 4 * 256
+        assert listing < 10 * reading, "to list them took %.2f s, to read them %.2f" % (listing, reading)
+        assert writing < 50 * reading, "to write them took %.2f s, to read them %.2f" % (writing, reading)
 
 
 os.makedirs(SOCKETS, mode=0o700)

@@ -416,6 +416,31 @@ void processes_complain(const char *subcommand, const struct processes *processe
             complain("%s: process %s: %s", subcommand, process_name(&processes->items[i], &(struct text){{0}}), processes->items[i].reason);
 }
 
+/* Names that are the same -------------------------------------------------------------------------------------------------------------- */
+
+/* By what is there, then by where. */
+static int compare_texts(const void *one, const void *other)
+{
+    const char *const *a = *(const char *const *const *)one, *const *b = *(const char *const *const *)other;
+    int order = strcmp(*a, *b);
+    return order ? order : (a > b) - (a < b);
+}
+
+size_t *first_same(const char *const *texts, size_t count)
+{
+    size_t *first = must(calloc(count + 1, sizeof *first));
+    const char *const **sorted = must(calloc(count + 1, sizeof *sorted));
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = &texts[i];
+    qsort(sorted, count, sizeof *sorted, compare_texts);
+    for (size_t i = 0; i < count; i++) {
+        bool is_first = i == 0 || strcmp(*sorted[i], *sorted[i - 1]) != 0;
+        first[sorted[i] - texts] = is_first ? (size_t)(sorted[i] - texts) : first[sorted[i - 1] - texts];
+    }
+    free(sorted);
+    return first;
+}
+
 /* In words ----------------------------------------------------------------------------------------------------------------------------- */
 
 const char *process_name(const struct process *process, struct text *text)

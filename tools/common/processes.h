@@ -90,6 +90,10 @@ void process_json(struct json *json, const struct process *process);
 void processes_json(const struct processes *processes, void (*more)(struct json *json, const struct process *process), int status,
                     bool in_line);
 
+/* For each of the texts the index of the first one that is the same: its own, where no earlier one is. The caller's to free(). Hostile
+   processes tell of hundreds of thousands of names: they are sorted, as to compare each with all others would take hours. */
+size_t *first_same(const char *const *texts, size_t count);
+
 /* The option --timeout of the subcommands that ask processes, and what it means; 1 s if it is not given. */
 #define PROCESSES_TIMEOUT_OPTION {"timeout", 0, OPTION_SECONDS, "SECONDS", "how long to wait for the processes (default: 1)", 0.01, 3600}
 unsigned processes_timeout(const struct option_value *option);

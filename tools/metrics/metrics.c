@@ -4,6 +4,7 @@
 
 #include "lib/about.h"
 #include "tools/common/command.h"
+#include "tools/common/environment.h"
 #include "tools/common/new_file.h"
 #include "tools/common/processes.h"
 #include "tools/common/utf8.h"
@@ -38,6 +39,7 @@ struct series {
 struct collection {
     size_t pool_count, tag_count;
     struct series *pools, *tags;
+    bool *tells_gpu; /* of each device: no process before it, nor this one, tells of that GPU of the machine */
 };
 
 /* One text of metrics that is being written. */
@@ -183,20 +185,6 @@ static void write_processes(struct writer *writer)
     }
 }
 
-/* Whether the GPU is told of already: it is once, by the first process that has it. */
-static bool is_told(const struct writer *writer, const figures *device)
-{
-    for (size_t p = 0; p < writer->processes->count; p++) {
-        const figures *document = writer->processes->items[p].figures;
-        for (size_t i = 0; i < figures_count(document, "devices"); i++) {
-            const figures *other = figures_at(document, "devices", i);
-            if (strcmp(figure_text(other, "uuid"), figure_text(device, "uuid")) == 0)
-                return other != device;
-        }
-    }
-    return false;
-}
-
 static void write_rungs(struct writer *writer, const struct family *family, const struct process *process, const figures *device)
 {
     for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++) {
@@ -257,7 +245,7 @@ static void write_family(struct writer *writer, const struct family *family, con
         const figures *device = figures_at(process->figures, "devices", i);
         if (family->of == OF_RUNG)
             write_rungs(writer, family, process, device);
-        else if (family->of != OF_GPU || !is_told(writer, device))
+        else if (family->of != OF_GPU || collection->tells_gpu[i])
             write_device(writer, family, process, device);
     }
     for (size_t i = 0; is_of_pool && i < collection->pool_count; i++)
@@ -315,10 +303,10 @@ static void write_all(struct writer *writer, FILE *out)
 
 /* Collecting --------------------------------------------------------------------------------------------------------------------------- */
 
-static bool are_one(const struct series *a, const struct series *b)
+/* What the objects are that are one series. */
+static char *key_of(const figures *object)
 {
-    return strcmp(a->name, b->name) == 0 && figure(a->object, "device") == figure(b->object, "device") &&
-           figure_is(a->object, "is_private") == figure_is(b->object, "is_private");
+    return format_text("%" PRIu64 " %d %s", figure(object, "device"), figure_is(object, "is_private"), figure_text(object, "name"));
 }
 
 /* Of an array of the document. What is one series is chained in the order of the document. */
@@ -326,21 +314,47 @@ static struct series *collect(const figures *document, const char *array, size_t
 {
     *count = figures_count(document, array);
     struct series *all = must(calloc(*count + 1, sizeof *all));
+    char **keys = must(calloc(*count + 1, sizeof *keys));
     size_t *last = must(calloc(*count + 1, sizeof *last)); /* of the series that begins there */
     for (size_t i = 0; i < *count; i++) {
         const figures *object = figures_at(document, array, i);
-        size_t first = 0;
         all[i] = (struct series){.object = object, .name = figure_text(object, "name")};
         all[i].device = figures_device(document, figure(object, "device"));
-        while (first < i && !(all[first].is_first && are_one(&all[first], &all[i])))
-            first++;
-        all[i].is_first = first == i;
-        if (first < i)
-            all[last[first]].next = i;
-        last[first] = i;
+        keys[i] = key_of(object);
     }
+    size_t *first = first_same((const char *const *)keys, *count);
+    for (size_t i = 0; i < *count; i++) {
+        all[i].is_first = first[i] == i;
+        if (!all[i].is_first)
+            all[last[first[i]]].next = i;
+        last[first[i]] = i;
+        free(keys[i]);
+    }
+    free(first);
     free(last);
+    free(keys);
     return all;
+}
+
+/* A GPU of the machine is told of once, by the first process that has it. */
+static void find_tellers(struct collection *collections, const struct processes *processes)
+{
+    const char **uuids = NULL;
+    size_t count = 0, room = 0, at = 0;
+    for (size_t i = 0; i < processes->count; i++)
+        for (size_t j = 0; j < figures_count(processes->items[i].figures, "devices"); j++) {
+            uuids = must_grow(uuids, count, &room, sizeof *uuids);
+            uuids[count++] = figure_text(figures_at(processes->items[i].figures, "devices", j), "uuid");
+        }
+    size_t *first = first_same(uuids, count);
+    for (size_t i = 0; i < processes->count; i++) {
+        size_t devices = figures_count(processes->items[i].figures, "devices");
+        collections[i].tells_gpu = must(calloc(devices + 1, sizeof(bool)));
+        for (size_t j = 0; j < devices; j++, at++)
+            collections[i].tells_gpu[j] = first[at] == at;
+    }
+    free(first);
+    free(uuids);
 }
 
 static struct collection *collect_all(const struct processes *processes)
@@ -350,6 +364,7 @@ static struct collection *collect_all(const struct processes *processes)
         collections[i].pools = collect(processes->items[i].figures, "pools", &collections[i].pool_count);
         collections[i].tags = collect(processes->items[i].figures, "tags", &collections[i].tag_count);
     }
+    find_tellers(collections, processes);
     return collections;
 }
 
@@ -358,6 +373,7 @@ static void free_all(struct collection *collections, size_t count)
     for (size_t i = 0; i < count; i++) {
         free(collections[i].pools);
         free(collections[i].tags);
+        free(collections[i].tells_gpu);
     }
     free(collections);
 }
