@@ -8,7 +8,8 @@
 
 
 #define DEPTH_MAX 8 /* those of Weir have four levels */
-#define VALUES_MAX 250000 /* in all: as many as the arrays below have with all members that there are, and as many more */
+#define OBJECT_MEMORY 1024 /* bytes that an object or an array takes, however short it is */
+#define VALUE_MEMORY 192 /* bytes that a member or an item takes, besides its text */
 #define TEXT_MAX 4096 /* of names, and of the path of the policy: the longest that there can be */
 
 /* Access ------------------------------------------------------------------------------------------------------------------------------- */
@@ -55,17 +56,17 @@ const char *figure_text(const figures *object, const char *member)
 
 /* Reading ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* The arrays of a document, as many objects as no process has, and what each object must have: a name, and a number that tells it from the
-   others. */
+/* The arrays of a document, as many objects as no process has (1,024 pools on each GPU, and 4,096 streams, are the most that a policy names), and
+   what each object must have: a name, and a number that tells it from the others. */
 static const struct array {
     const char *name;
     size_t most;
     const char *text, *number;
 } arrays[] = {
     { "devices", 256, "uuid", "index" },
-    { "pools", 4096, "name", "device" },
+    { "pools", 16384, "name", "device" },
     { "tags", 4096, "name", NULL },
-    { "values", 8192, "key", NULL },
+    { "values", 65536, "key", NULL },
 };
 
 static bool is_number(const figures *object, const char *member)
@@ -129,36 +130,25 @@ static bool is_document(const figures *document, char why[FIGURES_WHY])
     return true;
 }
 
-/* What stands outside texts. */
-struct census {
-    size_t objects, values;
-};
-
-static struct census count(const char *text, size_t len)
+size_t figures_memory(const char *text, size_t len)
 {
-    struct census census = { 0 };
+    size_t objects = 0, values = 0;
     bool is_text = false;
     for (size_t i = 0; i < len; i++) {
         is_text = is_text != (text[i] == '"');
         i += is_text && text[i] == '\\';
-        census.objects += !is_text && (text[i] == '{' || text[i] == '[');
-        census.values += !is_text && text[i] == ',';
+        objects += !is_text && (text[i] == '{' || text[i] == '[');
+        values += !is_text && text[i] == ',';
     }
-    return census;
+    return len + OBJECT_MEMORY * objects + VALUE_MEMORY * values;
 }
 
-size_t figures_objects(const char *text, size_t len)
-{
-    return count(text, len).objects;
-}
-
-/* Before memory is taken for them. */
+/* Before memory is taken for it. */
 static bool is_bounded(const char *text, size_t len, char why[FIGURES_WHY])
 {
-    struct census census = count(text, len);
-    snprintf(why, FIGURES_WHY, "there are %zu objects and %zu values, more than %d and %d", census.objects, census.values,
-             FIGURES_OBJECTS_MAX, VALUES_MAX);
-    return len <= FIGURES_SIZE_MAX && census.objects <= FIGURES_OBJECTS_MAX && census.values <= VALUES_MAX;
+    size_t memory = figures_memory(text, len);
+    snprintf(why, FIGURES_WHY, "they are %zu bytes, and to read them takes %zu, more than %zu", len, memory, FIGURES_MEMORY_MAX);
+    return len <= FIGURES_SIZE_MAX && memory <= FIGURES_MEMORY_MAX;
 }
 
 figures *figures_read(const char *text, size_t len, char why[FIGURES_WHY])

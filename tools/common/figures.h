@@ -14,14 +14,14 @@
 #include <stdint.h>
 
 #define FIGURES_SIZE_MAX ((size_t)16 << 20) /* bytes of a document */
-#define FIGURES_OBJECTS_MAX 20000 /* objects and arrays in it: each takes a kilobyte of memory, however short it is */
+#define FIGURES_MEMORY_MAX ((size_t)256 << 20) /* bytes that it takes when it is read: the largest that a process can have takes half */
 #define FIGURES_WHY 96
 
 /* An object of a document, or a whole one. Borrowed from it. */
 typedef struct json_object figures;
 
-/* How many objects and arrays the text has. */
-size_t figures_objects(const char *text, size_t len);
+/* About as many bytes of memory as the document takes that the text is, or more. */
+size_t figures_memory(const char *text, size_t len);
 /* The document that the text is, for figures_free(). NULL: it is none; `why` says what is wrong with it, for people. */
 figures *figures_read(const char *text, size_t len, char why[FIGURES_WHY]);
 /* NULL does nothing. */

@@ -18,7 +18,7 @@
 #include "share/wire/query.h"
 
 #define TIMEOUT_DEFAULT_MS 1000
-#define OBJECTS_MAX (25 * FIGURES_OBJECTS_MAX) /* of all processes of one user */
+#define MEMORY_MAX (2 * FIGURES_MEMORY_MAX) /* bytes that the figures of all processes of one user take */
 
 /* Sockets ------------------------------------------------------------------------------------------------------------------------------ */
 
@@ -107,6 +107,7 @@ static void forget_answers(struct process *process)
     process->figures = NULL;
     process->text = NULL;
     process->text_len = process->text_room = 0;
+    process->why[0] = '\0';
     snprintf(process->program, sizeof process->program, "-");
 }
 
@@ -120,16 +121,60 @@ void processes_free(struct processes *processes)
 
 /* Questions ---------------------------------------------------------------------------------------------------------------------------- */
 
+/* The users whose processes tell their figures, and the bytes that these take here: a user's many processes must not take all memory. */
+struct tellers {
+    size_t count, room;
+    struct teller {
+        uint32_t uid;
+        size_t bytes;
+    } *users;
+};
+
+static struct teller *teller_of(struct tellers *tellers, uint32_t uid)
+{
+    size_t user = 0;
+    while (user < tellers->count && tellers->users[user].uid != uid)
+        user++;
+    if (user == tellers->count) {
+        tellers->users = must_grow(tellers->users, tellers->count, &tellers->room, sizeof *tellers->users);
+        tellers->users[tellers->count++] = (struct teller){.uid = uid};
+    }
+    return &tellers->users[user];
+}
+
+/* Whether so many bytes of a process are too many for its user. */
+static bool is_too_much(struct process *process, const struct teller *teller, size_t bytes)
+{
+    if (teller->bytes + bytes > MEMORY_MAX)
+        snprintf(process->why, sizeof process->why, "processes of user %u tell more than %s", (unsigned)teller->uid, SIZE_TEXT(MEMORY_MAX));
+    return process->why[0];
+}
+
+/* What was taken for it is given back. */
+static void forget_text(struct process *process, struct teller *teller)
+{
+    teller->bytes -= process->text_len;
+    free(process->text);
+    process->text = NULL;
+    process->text_len = process->text_room = 0;
+}
+
 /* One message of the answer to FIGURES. */
 static bool take_piece(struct share_query *query, const struct wire_message *answer)
 {
     struct process *process = query->data;
     if (answer->type != WIRE_TEXT)
         return answer->type == WIRE_READY;
+    struct teller *teller = teller_of(process->tellers, query->uid);
     size_t at = process->text_len, len = strlen(answer->u.piece.text);
-    process->text_len += len;
-    if (process->text_len > FIGURES_SIZE_MAX)
+    if (at + len > FIGURES_SIZE_MAX)
+        snprintf(process->why, sizeof process->why, "they are longer than %s", SIZE_TEXT(FIGURES_SIZE_MAX));
+    if (is_too_much(process, teller, len)) {
+        forget_text(process, teller);
         return false;
+    }
+    process->text_len += len;
+    teller->bytes += len;
     while (process->text_room < process->text_len)
         process->text = must_grow(process->text, process->text_room, &process->text_room, 1);
     memcpy(process->text + at, answer->u.piece.text, len);
@@ -159,38 +204,23 @@ static void end_query(const struct share_query *query)
         process->pid = query->pid;
 }
 
-/* Whether the process is one too many of a user whose processes tell so much that it would take this command's memory. */
-static bool is_flood(const struct processes *processes, size_t nth)
-{
-    size_t sum = 0;
-    for (size_t i = 0; i <= nth; i++)
-        if (processes->items[i].uid == processes->items[nth].uid)
-            sum += processes->items[i].objects;
-    return sum > OBJECTS_MAX;
-}
-
 /* Its figures are what has come. */
-static void read_figures(struct processes *processes, size_t nth)
+static void read_figures(struct process *process)
 {
-    struct process *process = &processes->items[nth];
-    char why[FIGURES_WHY];
-    bool is_too_long = process->text_len > FIGURES_SIZE_MAX, has_answered = process->status == WEIR_OK;
-    process->objects = has_answered ? figures_objects(process->text, process->text_len) : 0;
-    if (is_too_long)
-        snprintf(why, sizeof why, "they are longer than %s", SIZE_TEXT(FIGURES_SIZE_MAX));
-    else if (has_answered && is_flood(processes, nth))
-        snprintf(why, sizeof why, "processes of user %u tell of more than %d objects", (unsigned)process->uid, OBJECTS_MAX);
-    else if (has_answered)
-        process->figures = figures_read(process->text, process->text_len, why);
-    if (is_too_long || (has_answered && !process->figures)) {
-        process->objects = 0;
+    struct teller *teller = teller_of(process->tellers, process->uid);
+    bool has_answered = process->status == WEIR_OK;
+    size_t memory = has_answered ? figures_memory(process->text, process->text_len) : 0;
+    if (has_answered && !is_too_much(process, teller, memory))
+        process->figures = figures_read(process->text, process->text_len, process->why);
+    forget_text(process, teller);
+    process->tellers = NULL;
+    if (process->figures) {
+        teller->bytes += memory;
+    } else if (has_answered || process->why[0]) {
         process->status = WEIR_PROTOCOL;
         snprintf(process->reason, sizeof process->reason, "%.*s: its figures cannot be read: %s", (int)(sizeof process->reason / 2),
-                 process->socket, why);
+                 process->socket, process->why);
     }
-    free(process->text);
-    process->text = NULL;
-    process->text_len = process->text_room = 0;
     const char *program = figure_text(process->figures, "program");
     if (program && *program)
         utf8_shown(process->program, program);
@@ -251,13 +281,16 @@ static void find_siblings(struct processes *processes)
 void processes_ask(struct processes *processes, unsigned timeout_ms)
 {
     static const struct wire_message question = {.type = WIRE_FIGURES};
+    struct tellers tellers = {0};
     for (size_t i = 0; i < processes->count; i++) {
         forget_answers(&processes->items[i]);
         processes->items[i].status = WEIR_OK;
+        processes->items[i].tellers = &tellers;
     }
     ask_all(processes, &question, timeout_ms, take_piece);
     for (size_t i = 0; i < processes->count; i++)
-        read_figures(processes, i);
+        read_figures(&processes->items[i]);
+    free(tellers.users);
     drop(processes, is_gone, NULL);
     find_siblings(processes);
 }

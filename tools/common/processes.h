@@ -37,9 +37,10 @@ struct process {
 
     figures *figures;        /* processes_ask()'s; NULL: there is no answer */
     char program[SHOWN_LEN]; /* with them, as a terminal may get it; "-": it is not known */
-    size_t objects;          /* in them */
     char *text;              /* the pieces of the answer, while they come */
     size_t text_len, text_room;
+    struct tellers *tellers; /* while they come: those of all processes on the list */
+    char why[FIGURES_WHY];   /* they cannot be read; empty: they can so far */
 
     uint64_t gave_bytes, gave_us; /* processes_send()'s, where the answer was GAVE */
 };
