@@ -71,7 +71,7 @@ def configured(name):
 
 
 def forget_objects_of_the_wheel():
-    for path in glob.glob(os.path.join(glob.escape(BUILD), "tools", "*", "plugin_python_wheel_weir-*.o")):
+    for path in glob.glob(os.path.join(glob.escape(BUILD), "t*", "**", "plugin_python_wheel_*o"), recursive=True):
         os.remove(path)
 
 

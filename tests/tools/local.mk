@@ -28,7 +28,7 @@ dist_check_SCRIPTS += \
 	%reldir%/tune_parts.sh \
 	%reldir%/usage.sh \
 	%reldir%/why.sh
-EXTRA_DIST += %reldir%/rmm.weir %reldir%/weir.sh
+EXTRA_DIST += %reldir%/holes.weir %reldir%/rmm.weir %reldir%/weir.sh
 EXTRA_DIST += %reldir%/figures_test.py %reldir%/screen.py %reldir%/top_test.py %reldir%/trace_test.py %reldir%/weirtrace.py
 EXTRA_DIST += %reldir%/export_support.py %reldir%/export_test.py %reldir%/export_perfetto_test.py %reldir%/export_rmm_test.py
 EXTRA_DIST += %reldir%/page_browser.py %reldir%/page_browser_test.py %reldir%/page_lora.weir

@@ -66,23 +66,19 @@ check "bound_below_what_the_program_needs_is_tried_all_the_same" exits 0 tune --
 check_json "and_requests_are_refused" "d['chosen']['refused'] > 0"
 check_json "how_many_is_said" "d['policy'].count('{:,} requests refused'.format(d['chosen']['refused'])) == 1"
 check_json "cuda_without_a_cap_is_not_compared_with_it" "'CUDA' not in d['policy']"
-# Holes of 96 MiB that no block of 128 MiB fits into: 1.5 GiB are live at most. Without a bound 2.3 GiB are reserved, as no free was seen to
-# end; under one recovery sees to it, and CUDA takes the holes apart.
-awk 'function add(what, place, mib) { printf "1,10:00:00.%06d,%s,0x%x,%d,0\n", ++time * 1000, what, place * 4096, mib * 1048576 }
-    BEGIN { print "Thread,Time,Action,Pointer,Size,Stream"
-            for (i = 1; i <= 16; i++) add("allocate", i, 96)
-            for (i = 1; i <= 16; i += 2) add("free", i, 96)
-            for (i = 17; i <= 22; i++) add("allocate", i, 128) }' >"$tap_dir/holes.csv"
+# Sixteen blocks of 96 MiB are taken, every other one is freed, and six of 128 MiB fit into none of the holes: 1.5 GiB are live at most. Without a
+# bound 2.3 GiB are reserved, as no free was seen to end; under one recovery sees to that, and CUDA takes the holes apart.
+holes=$top_srcdir/tests/tools/holes.weir
 printf 'weir: 1\npools: { main: { current: true } }\n' >"$tap_dir/own.yaml"
-check "tighter_bound_is_found" exits 0 tune --json --memory=4GiB --for=memory "$tap_dir/holes.csv" -p "$tap_dir/own.yaml"
+check "tighter_bound_is_found" exits 0 tune --json --memory=4GiB --for=memory "$holes" -p "$tap_dir/own.yaml"
 check_json "it_is_an_eighth_above_what_is_live" "'max_size: 1728MiB' in d['policy'] and d['chosen']['peak_reserved'] <= 1728 << 20"
 check_json "nothing_is_refused_for_it" "d['chosen']['refused'] == 0"
 check_json "it_has_its_reason" "'# no other value that was tried takes less memory or less time.\\n    max_size: 1728MiB' in d['policy']"
 check_json "no_bound_is_above_what_was_given" "all(0 < t['max_size'] <= 4 << 30 for p in d['pools'] for t in p['front'])"
-check "time_is_spared_by_the_bound_that_was_given" exits 0 tune --memory=4GiB --for=time "$tap_dir/holes.csv" -p "$tap_dir/own.yaml"
+check "time_is_spared_by_the_bound_that_was_given" exits 0 tune --memory=4GiB --for=time "$holes" -p "$tap_dir/own.yaml"
 check "bounds_are_in_the_list" says "$out" "INITIAL  MAX SIZE"
 check "it_stays" says "$out" "    max_size: 4GiB"
-check "without_one_none_is_proposed" exits 0 tune --json --for=memory "$tap_dir/holes.csv" -p "$tap_dir/own.yaml"
+check "without_one_none_is_proposed" exits 0 tune --json --for=memory "$holes" -p "$tap_dir/own.yaml"
 check_json "and_the_pool_has_its_holes" "'max_size' not in d['policy'] and d['chosen']['peak_reserved'] > 2 << 30"
 
 # Calls of the driver are not free: without a table of the GPU one like it is taken, and that is said; without any nothing is found.
