@@ -45,6 +45,7 @@ tools_libtools_la_SOURCES = \
 	%reldir%/common/paragraph.h \
 	%reldir%/common/processes.c \
 	%reldir%/common/processes.h \
+	%reldir%/common/processes_text.c \
 	%reldir%/common/new_file.c \
 	%reldir%/common/new_file.h \
 	%reldir%/common/size.c \
