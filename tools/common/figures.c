@@ -56,8 +56,8 @@ const char *figure_text(const figures *object, const char *member)
 
 /* Reading ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* The arrays of a document, as many objects as no process has (1,024 pools on each GPU, and 4,096 streams, are the most that a policy names), and
-   what each object must have: a name, and a number that tells it from the others. */
+/* The arrays of a document, as many objects as no process has, and what each object must have: a name, and a number that tells it from the
+   others. A policy names 1,024 pools at most, each of which may be on each GPU, and 4,096 streams. */
 static const struct array {
     const char *name;
     size_t most;
