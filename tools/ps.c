@@ -158,7 +158,7 @@ static void print_words(const struct processes *processes, const struct view *vi
     }
     const char *directory = variable("WEIR_CONTROL_DIR");
     if (processes->count == 0)
-        fputs("No process can be seen here: programs of this user that Weir serves are,\nonce their policy says control: true.\n", out);
+        fputs("No process can be seen here. A program of this user that uses Weir can be seen\nif its policy says control: true.\n", out);
     if (processes->count == 0 && directory && directory[0] == '/')
         fprintf(out, "WEIR_CONTROL_DIR is set, so that only those are looked for that have the same, %s.\n", SHOWN(directory));
     if (view->is_watch)
@@ -387,7 +387,7 @@ static int run(const struct command_call *call)
                               .is_watch = watched->given};
     bool is_lost;
     if (view.is_json && view.list) {
-        complain("ps: --list and --json go not together; give one of them");
+        complain("ps: --list and --json exclude each other; give one of them");
         return EXIT_TROUBLE;
     }
     return view.is_watch ? watch(&view, watched->text ? watched->seconds : 2) : look(&view, stdout, &is_lost);

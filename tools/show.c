@@ -232,7 +232,7 @@ static int run(const struct command_call *call)
     if (call->options[OPT_LIST].given)
         return show_names();
     if (pid->given && call->count > 0) {
-        complain("show: FILE and --pid go not together; give one of them");
+        complain("show: FILE and --pid exclude each other; give one of them");
         return EXIT_TROUBLE;
     }
     if (pid->given)

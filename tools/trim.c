@@ -42,7 +42,7 @@ static bool read_question(const struct command_call *call, struct wire_message *
     unsigned timeout_ms = processes_timeout(&call->options[OPT_TIMEOUT]);
     bool is_named = pid->given || call->count;
     if (is_named == all->given || (pid->given && call->count)) {
-        complain(is_named ? "trim: PID, --pid and --all go not together; give one of them"
+        complain(is_named ? "trim: PID, --pid and --all exclude each other; give one of them"
                           : "trim: which process? Write its PID, as 'weir ps' shows it, or --all for all of them");
         return false;
     }

@@ -59,7 +59,7 @@ static bool admit(struct share_server *server, int fd, weir_error *error)
     struct share_control *control = (struct share_control *)((char *)server - offsetof(struct share_control, server));
     struct ucred peer;
     if (!share_peer(fd, &peer))
-        weir__fail(error, WEIR_REFUSED, "who is at the other end of the socket cannot be known: %s", strerror(errno));
+        weir__fail(error, WEIR_REFUSED, "the process at the other end of the socket cannot be found out: %s", strerror(errno));
     else if (!weir__is_self_or_root(peer.uid))
         weir__fail(error, WEIR_REFUSED, "only user %u and root may ask this process, not user %u%s", (unsigned)geteuid(), (unsigned)peer.uid,
                    weir__user_note(peer.uid));

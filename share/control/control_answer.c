@@ -186,8 +186,8 @@ static void finish(struct share_asker *asker, uint64_t now)
     message.u.gave.took_us = (now - asker->give_since) / MICROSECOND;
     share_asker_stop(asker);
     asker->connection.last = now;
-    weir__log(asker->control->w, WEIR_LOG_INFO, "gave %s to %s process %d in %llu us", WEIR__BYTES(message.u.gave.bytes),
-              asker->give_type == WIRE_GIVE ? "neighbour" : "the device for", asker->pid, (unsigned long long)message.u.gave.took_us);
+    weir__log(asker->control->w, WEIR_LOG_INFO, "gave %s to %s process %d in %s", WEIR__BYTES(message.u.gave.bytes),
+              asker->give_type == WIRE_GIVE ? "neighbour" : "the device for", asker->pid, WEIR__TIME(now - asker->give_since));
     share_asker_send(asker, &message);
 }
 
@@ -275,6 +275,6 @@ void share_asker_answer(struct share_asker *asker, const unsigned char *bytes, s
     if (fault == WIRE_OTHER_VERSION)
         refuse_version(asker, version);
     asker->is_over = true;
-    weir__log(asker->control->w, WEIR_LOG_WARNING, "%s: the connection of process %d is closed: what it sent, %s of %zu bytes, is no question",
+    weir__log(asker->control->w, WEIR_LOG_WARNING, "%s: the connection of process %d is closed, since %s of %zu bytes is no question",
               asker->control->server.listener.path, asker->pid, fault == WIRE_GOOD ? wire_type_name(question.type) : "a message", len);
 }

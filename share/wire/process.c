@@ -126,7 +126,7 @@ weir_status share_process_of(int socket, weir_error *error, struct share_process
     uint64_t asked_at = since_boot();
     struct ucred peer;
     if (!share_peer(socket, &peer))
-        return weir__fail(error, WEIR_REFUSED, "who is at the other end of the socket cannot be known: %s", strerror(errno));
+        return weir__fail(error, WEIR_REFUSED, "the process at the other end of the socket cannot be found out: %s", strerror(errno));
     if (peer.pid <= 0)
         return weir__fail(error, WEIR_REFUSED, "the process is in a PID namespace that this one cannot see, so its death could not be seen "
                                                "either: run both in one PID namespace (containers: --pid)");

@@ -456,7 +456,7 @@ def names_from_outside_give_the_terminal_no_orders():
 @fact
 def why_says_what_a_trace_lacks_to_judge_a_refusal():
     has(weir("why", JOB, status=1), "no 1 TiB for stream 0x10: its max_size was reached", "TAG", "does not tell which policy was recorded")
-    has(weir("why", trace("quiet.weir", [events(1, 0, [], MAIN)], HEADER), status=1), "no request found no memory in it")
+    has(weir("why", trace("quiet.weir", [events(1, 0, [], MAIN)], HEADER), status=1), "no request in it failed for want of memory")
 
 
 @fact

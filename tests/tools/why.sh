@@ -124,7 +124,7 @@ check "why_of_level_pool_exits_0" exits 0 trace why "$tap_dir/pool.weir"
 check "answer_for_level_pool_is_a_guess" says "$out" "This is a guess: the trace has level 'pool'"
 head -c 400 "$tap_dir/gaps.weir" >"$tap_dir/short.weir"
 check "trace_that_was_cut_before_its_refusal_exits_1" exits 1 trace why "$tap_dir/short.weir"
-check "it_says_that_there_is_none" says "$err" "no request found no memory in it"
+check "it_says_that_there_is_none" says "$err" "no request in it failed for want of memory"
 dump() {
     printf 'weir: 1\nrecord: { dump: "%s" }\npools: { main: { small_below: 0 } }\n' "$tap_dir/dumps" >"$tap_dir/policy.yaml"
     mkdir "$tap_dir/dumps" && WEIR_POLICY="$tap_dir/policy.yaml" "$refused" 32 30 8 900 2>"$err" && mv "$tap_dir"/dumps/*.weir "$tap_dir/dump.weir"

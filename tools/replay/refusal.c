@@ -60,7 +60,7 @@ static size_t choose(const struct search *search, const struct view *view, const
     uint64_t time;
     const char *path = file->trace.path;
     if (search->count == 0)
-        complain("%s: no request found no memory in it", path);
+        complain("%s: no request in it failed for want of memory", path);
     else if (!view->at)
         return search->count - 1;
     else if (view_read_time(view->at, &time))
@@ -69,7 +69,7 @@ static size_t choose(const struct search *search, const struct view *view, const
         complain("%s: --at=%s: it has no such mark, and this is no time, as 1.5s or 300ms; 'weir trace summary' lists the marks", path,
                  view->at);
     else if (search->behind == search->count)
-        complain("%s: --at=%s: no request found no memory behind that mark", path, view->at);
+        complain("%s: --at=%s: no request behind that mark failed for want of memory", path, view->at);
     else
         return search->behind;
     return search->count;

@@ -105,7 +105,7 @@ static int run(const struct command_call *call)
     struct json document = JSON_INIT(stdout), *json = call->options[OPT_JSON].given ? &document : NULL;
     struct choice choice;
     if (call->options[OPT_GPU].given && call->options[OPT_COSTS].given) {
-        complain("replay: --gpu and --costs go not together: on a GPU calls cost what they cost");
+        complain("replay: --gpu and --costs exclude each other: on a GPU calls cost what they cost");
         return EXIT_TROUBLE;
     }
     int status = read_policies(&call->options[OPT_POLICY], &choice);
