@@ -418,7 +418,11 @@ static bool open_weir(struct stage *stage, const struct replay *replay)
     weir_error error = WEIR_ERROR_INIT;
     const char *why;
     stage->is_real = !replay->machine;
-    if (!stage->is_real && sim_configure(replay->machine, outcome->why, sizeof outcome->why) != 0)
+    /* Whether a stream is asked depends on where handles happen to lie; what a replay comes to shall not. */
+    char *machine = format_text("stream_capture_status=0us,%s", stage->is_real ? "" : replay->machine);
+    bool is_there = stage->is_real || sim_configure(machine, outcome->why, sizeof outcome->why) == 0;
+    free(machine);
+    if (!is_there)
         return false;
     if (!stage->is_real)
         weir__service_by_hand(gpu_find("sim", &why));
