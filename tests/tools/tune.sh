@@ -104,9 +104,9 @@ with_sim() {
     shift
     WEIR_SIM=$sim exits "$@"
 }
-# A block of an arena takes the simulator, as the GPU that measures, no time.
+# A block of an arena takes the simulator, as the GPU that measures, no time; nor shall the question whether a stream captures, as in replays.
 printf 'weir_costs: 1\ngpu: any\ndriver: 13.0\npair_arena: 0ns\n' >"$tap_dir/costs.yaml"
-check "what_was_found_is_measured" exits 0 tune --json --verify --for=time --costs="$tap_dir/costs.yaml" "$tap_dir/run.weir"
+check "what_was_found_is_measured" with_sim stream_capture_status=0us 0 tune --json --verify --for=time --costs="$tap_dir/costs.yaml" "$tap_dir/run.weir"
 check_json "its_rivals_are_measured_as_well" \
     "[p['policy'] for p in d['verified']['policies']] == ['chosen', 'as recorded', 'next best'] and d['verified']['is_measured']"
 check_json "same_machine_has_what_was_predicted" \
