@@ -23,7 +23,6 @@
 
 struct object {
     enum object_state state;
-    bool asks_server;
     char build_id[2 * BUILD_ID_MAX + 1];
     size_t segment_count;
     struct segment {
@@ -118,6 +117,7 @@ static int open_debug(const struct object *object, const char *path, char **name
 static int find_debug(Dwfl_Module *module, void **data, const char *module_name, Dwarf_Addr base, const char *file, const char *link,
                       GElf_Word crc, char **name)
 {
+    (void)module, (void)module_name, (void)base, (void)crc;
     const struct object *object = *data;
     char *path;
     int length = (int)(file && strrchr(file, '/') ? strrchr(file, '/') - file : 0);
@@ -133,8 +133,6 @@ static int find_debug(Dwfl_Module *module, void **data, const char *module_name,
         fd = open_debug(object, path, name);
         free(path);
     }
-    if (fd < 0 && object->asks_server)
-        return dwfl_standard_find_debuginfo(module, data, module_name, base, file, link, crc, name);
     return fd;
 }
 
@@ -163,11 +161,10 @@ static void start(struct object *object, const char *path, int fd)
     object->state = OBJECT_UNKNOWN;
 }
 
-struct object *object_open(const char *path, const char *build_id, bool asks_server)
+struct object *object_open(const char *path, const char *build_id)
 {
     struct object *object = must(calloc(1, sizeof(*object)));
     object->state = OBJECT_UNKNOWN;
-    object->asks_server = asks_server;
     size_t length = strlen(build_id);
     if (length < 4 || length >= sizeof(object->build_id) || strspn(build_id, "0123456789abcdef") != length)
         return object;
@@ -233,9 +230,9 @@ struct object {
     enum object_state state;
 };
 
-struct object *object_open(const char *path, const char *build_id, bool asks_server)
+struct object *object_open(const char *path, const char *build_id)
 {
-    (void)path, (void)build_id, (void)asks_server;
+    (void)path, (void)build_id;
     struct object *object = must(calloc(1, sizeof(*object)));
     object->state = OBJECT_UNKNOWN;
     return object;

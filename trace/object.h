@@ -4,8 +4,7 @@
  * where the file is not the one that was recorded, it knows nothing.
  *
  * Which file it is comes from a trace, which nobody vouches for: only regular files are opened, and only one with the recorded build id is
- * looked into. Its debug information is looked for on this machine, and a server is asked for it only where the user said so. It belongs to
- * its maker; one thread.
+ * looked into. Its debug information is looked for on this machine; no server is asked. It belongs to its maker; one thread.
  */
 #ifndef WEIR_TRACE_OBJECT_H
 #define WEIR_TRACE_OBJECT_H
@@ -21,8 +20,8 @@ enum object_state {
     OBJECT_CHANGED, /* the file has another build id */
 };
 
-/* build_id: in hexadecimal. asks_server: debug information that is not on this machine comes from where $DEBUGINFOD_URLS says. */
-struct object *object_open(const char *path, const char *build_id, bool asks_server);
+/* build_id: in hexadecimal. */
+struct object *object_open(const char *path, const char *build_id);
 enum object_state object_state(const struct object *object);
 
 /* What is at a place of the file. All of it is the object's, and NULL or 0 where it is not known. */

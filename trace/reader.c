@@ -318,17 +318,6 @@ bool trace_reader_open_fd(struct trace_reader *reader, int fd)
     return true;
 }
 
-bool trace_reader_open(struct trace_reader *reader, const char *path)
-{
-    /* A pipe or a device shall not block. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-        *reader = (struct trace_reader){.fd = -1};
-        return fail(reader, "it cannot be opened: %s", strerror(errno));
-    }
-    return trace_reader_open_fd(reader, fd);
-}
-
 void trace_reader_close(struct trace_reader *reader)
 {
     if (reader->fd >= 0)

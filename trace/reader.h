@@ -65,11 +65,9 @@ struct trace_reader {
 };
 
 /*
- * Opens a regular file, and finds its blocks. false, with the error: it cannot be opened, is no trace, or is of a newer format. What is
- * damaged is no error here: `losses` says so.
+ * Finds the blocks of a regular file. The descriptor is the reader's from now on, even if this fails. false, with the error: it cannot be
+ * read, is no trace, or is of a newer format. What is damaged is no error here: `losses` says so.
  */
-bool trace_reader_open(struct trace_reader *reader, const char *path);
-/* The same of an open descriptor, which is the reader's from now on, even if it fails. */
 bool trace_reader_open_fd(struct trace_reader *reader, int fd);
 void trace_reader_close(struct trace_reader *reader);
 

@@ -30,7 +30,6 @@ struct symbols {
     struct module *modules;
     size_t count, room;
     bool is_sorted; /* by start, and each id once */
-    bool asks_server;
     size_t known_count; /* opened ones that can be asked */
     void *opened;       /* trees of tsearch() */
     void *found;
@@ -101,11 +100,6 @@ void symbols_free(struct symbols *symbols)
     free(symbols);
 }
 
-void symbols_ask_server(struct symbols *symbols)
-{
-    symbols->asks_server = true;
-}
-
 void symbols_module(struct symbols *symbols, uint64_t id, uint64_t start, uint64_t length, uint64_t offset, const char *build_id,
                     const char *path)
 {
@@ -171,7 +165,7 @@ static struct object *object_of(struct symbols *symbols, const struct module *mo
     struct opened *opened = must(malloc(sizeof(*opened)));
     *opened = key;
     insert(opened, &symbols->opened, compare_opened);
-    opened->object = object_open(module->path, module->build_id, symbols->asks_server);
+    opened->object = object_open(module->path, module->build_id);
     symbols->known_count += object_state(opened->object) == OBJECT_KNOWN;
     return opened->object;
 }

@@ -32,9 +32,6 @@ struct symbol {
 struct symbols *symbols_new(void);
 void symbols_free(struct symbols *symbols);
 
-/* Debug information that is not on this machine may come from where $DEBUGINFOD_URLS says. Without this no server is asked for anything. */
-void symbols_ask_server(struct symbols *symbols);
-
 /* A piece of code, as the trace defines it. One with the same id takes the place of the earlier one. */
 void symbols_module(struct symbols *symbols, uint64_t id, uint64_t start, uint64_t length, uint64_t offset, const char *build_id,
                     const char *path);
