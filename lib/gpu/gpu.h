@@ -160,8 +160,8 @@ struct gpu {
     /* Free and total device memory in bytes, over all processes. Slow (3.5 µs). */
     int (*device_memory)(int device, uint64_t *free_bytes, uint64_t *total_bytes);
     /* The processes that use the device, this one among them: fills `processes` up to `room`, and *count tells how many there are.
-       GPU_NOT_SUPPORTED: that cannot be told, as where process ids are those of another namespace. Takes milliseconds, and the first call
-       loads a library: call it with no lock held. */
+       GPU_NOT_SUPPORTED: that cannot be told, as where process ids are those of another namespace, or while another thread asks. Takes
+       milliseconds, a quarter of a second at most: call it with no lock held. */
     int (*device_processes)(int device, struct gpu_process *processes, size_t room, size_t *count);
     /* Waits for all work of the device. Destroys captures, relaxed mode or not: use only where design says so. */
     int (*device_synchronize)(int device);

@@ -169,18 +169,13 @@ static int by_bytes(const void *left, const void *right)
     return a->pid < b->pid ? -1 : a->pid > b->pid;
 }
 
-/* Processes beside this one that use the device, those with the most memory first. Where one thread asks, the others do not wait for that. */
+/* Processes beside this one that use the device, those with the most memory first. */
 static void append_others(weir_error *error, const struct weir__device *device)
 {
-    static atomic_flag is_asking = ATOMIC_FLAG_INIT;
     struct gpu_process found[OTHERS_MAX];
     char text[HOLDERS * (PROGRAM_LEN + WEIR__BYTES_LEN + 24) + 64];
     size_t len = 0, count = 0, others = 0;
-    if (atomic_flag_test_and_set(&is_asking))
-        return;
-    int code = device->w->gpu->device_processes(device->index, found, OTHERS_MAX, &count);
-    atomic_flag_clear(&is_asking);
-    if (code != GPU_SUCCESS)
+    if (device->w->gpu->device_processes(device->index, found, OTHERS_MAX, &count) != GPU_SUCCESS)
         return;
     for (size_t i = 0; i < count && i < OTHERS_MAX; i++)
         if (found[i].pid != (int)getpid())

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* nvml.c - which processes use a GPU, as a stand-in for NVML says it. */
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -78,11 +79,36 @@ START_TEST(what_cannot_be_told_is_an_error)
 }
 END_TEST
 
+/* Without the bound the first question would never end. */
+START_TEST(a_library_that_does_not_answer_holds_up_one_caller_for_a_moment_and_no_other)
+{
+    struct gpu_process found[8];
+    size_t count = 77;
+    sem_t held;
+    sem_init(&held, 0, 0);
+    begin();
+    nvml_stage.held = &held;
+    add(&nvml_stage.computing, (unsigned)getpid(), 1);
+    ck_assert_int_eq(nvml_processes(UUID, found, 8, &count), GPU_NOT_SUPPORTED);
+    ck_assert_int_eq(nvml_processes(UUID, found, 8, &count), GPU_NOT_SUPPORTED);
+    ck_assert_uint_eq(count, 77);
+    ck_assert_uint_eq(nvml_stage.asked, 1);
+    sem_post(&held); /* both lists of the first question, then of the next */
+    sem_post(&held);
+    sem_post(&held);
+    sem_post(&held);
+    while (nvml_processes(UUID, found, 8, &count) != GPU_SUCCESS)
+        sched_yield();
+    ck_assert_uint_eq(count, 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("nvml");
     TCase *tcase = suite_case(suite, "nvml", 0);
     suite_add(tcase, processes_that_compute_or_draw_are_told_once, many_processes_are_counted_and_those_that_fit_are_told,
-              ids_of_another_namespace_are_not_believed, what_cannot_be_told_is_an_error);
+              ids_of_another_namespace_are_not_believed, what_cannot_be_told_is_an_error,
+              a_library_that_does_not_answer_holds_up_one_caller_for_a_moment_and_no_other);
     return suite_run(suite);
 }

@@ -27,6 +27,8 @@ static int answer(const void *device, const struct nvml_stage_list *list, unsign
 {
     unsigned room = *count;
     nvml_stage.asked++;
+    if (nvml_stage.held)
+        sem_wait(nvml_stage.held);
     if (device != &nvml_stage || nvml_stage.fails)
         return 999; /* NVML_ERROR_UNKNOWN */
     *count = list->count;

@@ -3,6 +3,7 @@
 #ifndef WEIR_TESTS_NVML_MODULE_H
 #define WEIR_TESTS_NVML_MODULE_H
 
+#include <semaphore.h>
 #include <stdbool.h>
 
 #define NVML_PROCESSES_MAX 600
@@ -16,6 +17,7 @@ struct nvml_listed {
 struct nvml_stage {
     const char *uuid; /* of the only device */
     bool fails;       /* lists cannot be had */
+    sem_t *held;      /* lists are given once it is posted; NULL: at once */
     unsigned asked;   /* questions so far */
     struct nvml_stage_list {
         struct nvml_listed processes[NVML_PROCESSES_MAX];
