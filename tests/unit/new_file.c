@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,11 +94,34 @@ START_TEST(killed_command_leaves_nothing_beside_its_output)
 }
 END_TEST
 
+/* Of two commands that make one file the first to end has it, and the other says so. */
+START_TEST(file_that_takes_no_place_is_there_once_it_is_whole)
+{
+    struct new_file first, second;
+    int fd = open(directory, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return; /* this file system has no files without a name */
+    close(fd);
+    umask(027);
+    ck_assert(new_file_begin(&first, "test", path, NEW_FILE_NOWHERE, 0644));
+    ck_assert(new_file_begin(&second, "test", path, NEW_FILE_NOWHERE, 0644));
+    fputs("one", first.out);
+    fputs("two", second.out);
+    ck_assert_int_eq(fflush(first.out), 0);
+    ck_assert_uint_eq(files(), 0); /* which is what a command leaves that is killed here */
+    ck_assert_int_eq(new_file_end(&first, true), EXIT_GOOD);
+    ck_assert_int_eq(new_file_end(&second, true), EXIT_TROUBLE);
+    expect("one");
+    ck_assert(!new_file_begin(&second, "test", path, NEW_FILE_NOWHERE, 0644));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("new file");
     TCase *tcase = suite_case(suite, "new file", 0);
     tcase_add_checked_fixture(tcase, begin, end);
-    suite_add(tcase, file_takes_the_place_of_another_as_a_whole, killed_command_leaves_nothing_beside_its_output);
+    suite_add(tcase, file_takes_the_place_of_another_as_a_whole, killed_command_leaves_nothing_beside_its_output,
+              file_that_takes_no_place_is_there_once_it_is_whole);
     return suite_run(suite);
 }

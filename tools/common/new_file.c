@@ -98,10 +98,9 @@ static int open_place(struct new_file *file, enum new_file_place place, mode_t m
     file->is_stream = place == NEW_FILE_OR_STREAM && is_stream(file->path);
     if (file->is_stream)
         return open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    if (place == NEW_FILE_NOWHERE)
-        return open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, mode);
+    file->is_first = place == NEW_FILE_NOWHERE;
     char *folder = folder_of(file->path);
-    int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, file->is_first ? mode : 0600);
     free(folder);
     /* Where it can have a name later: not without /proc, nor on each file system. */
     if (fd >= 0 && access(link_of(fd).chars, F_OK) != 0) {
@@ -109,6 +108,8 @@ static int open_place(struct new_file *file, enum new_file_place place, mode_t m
         fd = -1;
     }
     file->is_nameless = fd >= 0;
+    if (file->is_first)
+        return fd >= 0 ? fd : open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, mode);
     if (!file->is_nameless) {
         file->beside = format_text("%s.XXXXXX", file->path);
         fd = mkostemp(file->beside, O_CLOEXEC); /* makes it anew, 0600, and follows no link */
@@ -133,15 +134,20 @@ bool new_file_begin(struct new_file *file, const char *command, const char *path
     return true;
 }
 
-/* Gives the file a name beside that of the output, which is whole by now: a link cannot take the place of a file, and so it is renamed next. */
-static void name_beside(struct new_file *file)
+/* Gives a file that is whole its name, or one beside it: a link cannot take the place of a file, and so that one is renamed next. */
+static void name(struct new_file *file)
 {
+    if (file->is_first) {
+        if (linkat(AT_FDCWD, link_of(file->fd).chars, AT_FDCWD, file->path, AT_SYMLINK_FOLLOW) != 0)
+            file->error = errno;
+        return;
+    }
     for (unsigned i = 0; i < NAMES_TRIED && !file->beside; i++) {
-        char *name = format_text("%s.%lx%u", file->path, (unsigned long)getpid(), i);
-        if (linkat(AT_FDCWD, link_of(file->fd).chars, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0)
-            file->beside = name;
+        char *beside = format_text("%s.%lx%u", file->path, (unsigned long)getpid(), i);
+        if (linkat(AT_FDCWD, link_of(file->fd).chars, AT_FDCWD, beside, AT_SYMLINK_FOLLOW) == 0)
+            file->beside = beside;
         else
-            free(name);
+            free(beside);
         if (!file->beside && errno != EEXIST)
             break;
     }
@@ -157,7 +163,7 @@ int new_file_end(struct new_file *file, bool is_whole)
     if ((file->beside || file->is_nameless) && is_whole && !file->error && fsync(file->fd) != 0)
         file->error = errno;
     if (file->is_nameless && is_whole && !file->error)
-        name_beside(file);
+        name(file);
     if (close(file->fd) != 0 && !file->error)
         file->error = errno;
     if (file->beside && is_whole && !file->error && rename(file->beside, file->path) != 0)

@@ -23,6 +23,7 @@ struct new_file {
     const char *command, *path; /* the caller's */
     char *beside;               /* what takes its name at the end; NULL: it has it, or is_nameless */
     bool is_nameless;           /* it gets a name only at its end, so that a killed command leaves nothing */
+    bool is_first;              /* NEW_FILE_NOWHERE */
     bool is_stream;             /* and is not ours to remove */
     int fd, error;              /* error: the first errno */
 };
