@@ -173,6 +173,12 @@ small_files() {
     [ $? = 153 ]
 }
 check "limit_of_files_is_the_commands" small_files
+no_room() {
+    (unset WEIR_SIM; ulimit -f 0; "$weir" record -o none.weir -- sh -c "$work" 2>&1) | cat >said
+    says said "none.weir is empty" && says_not said "weir trace page"
+}
+check "trace_that_has_no_room_is_said_to_be_empty" no_room
+rm -f none.weir
 
 # A process that is killed in mid-write leaves what it had written.
 actor=$worker

@@ -75,8 +75,13 @@ static void say_files(const struct record_launch *launch, const struct record_fi
         struct stat found;
         if (record_files_have(before, after.paths[i]) || lstat(after.paths[i], &found) != 0 || !S_ISREG(found.st_mode))
             continue;
-        first = first ? first : after.paths[i];
-        if (++made <= FILES_SHOWN)
+        if (!first && found.st_size)
+            first = after.paths[i];
+        if (++made > FILES_SHOWN)
+            continue;
+        if (!found.st_size)
+            complain("record: %s is empty: nothing could be written (a full disk, ulimit -f), or its process has just begun", after.paths[i]);
+        else
             complain("record: wrote %s, %s", after.paths[i], SIZE_TEXT((uint64_t)found.st_size));
     }
     if (made > FILES_SHOWN)
