@@ -274,6 +274,11 @@ check "trace_ends_with_the_weir" summary last.weir "t['lost']['is_closed']"
 check "worker_that_is_killed_begins" begin three 4
 two=$begun
 check "process_that_is_killed_is_recorded" records killed
+# The recording has begun before its first bytes are there.
+for _ in $(seq 2400); do
+    [ -s killed.weir ] && break
+    sleep 0.025
+done
 kill -KILL "$two"
 check "killed_process_exits_1" ended 1
 check "killed_process_is_told_of" says killed.err "process $two: it closed the connection" "has what was written until then"
