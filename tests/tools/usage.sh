@@ -31,6 +31,25 @@ for name in check show doctor try run ps trim set reload metrics leases evict re
     check "help_subcommand_prints_the_help_of_${name}" cmp "$tap_dir/own" "$out"
 done
 check "help_alone_is_the_whole_help" exits 0 help
+# Each --option of an example, up to a pipe or another command, is one that the same help lists above.
+examples_can_be_given() {
+    exits 0 help "$1" && awk -v name="$1" '
+        /^Example/ { inside = 1 }
+        !inside { text = text $0 "\n" }
+        inside && $1 == "weir" && $2 == name {
+            sub(/ (\||--|&&|python3) .*/, "")
+            for (i = 3; i <= NF; i++) {
+                option = $i
+                sub(/=.*/, "", option)
+                if (option ~ /^--/ && text !~ option "[=, \n]") { print option; bad = 1 }
+            }
+            count++
+        }
+        END { exit bad || !count }' "$out"
+}
+for name in check show doctor try run ps top trim set reload metrics leases evict record replay tune trace calibrate help; do
+    check "examples_of_${name}_have_options_that_there_are" examples_can_be_given "$name"
+done
 
 # fits COLUMNS ARGUMENT…: no line of what the command prints is longer, with that value of the variable ("": without it).
 fits() (

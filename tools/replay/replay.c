@@ -142,7 +142,7 @@ const struct command command_replay = {
         "Exit status: 0 replayed, 1 a replay failed or cannot judge, 2 a file cannot be read.",
     .example = "  weir record -o run.weir -- ./program\n"
                "  weir replay run.weir\n"
-               "  weir replay --policy=small.yaml --policy=large.yaml --plot=curves.svg run.weir\n",
+               "  weir replay --policy=small.yaml --policy=large.yaml run.weir\n",
     .options = options,
     .run = run,
 };
