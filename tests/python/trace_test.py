@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """trace_test.py BUILD - weir.trace: imports of RMM's logs and torch's snapshots, whole and hostile, and traces as columns. Speaks TAP."""
 
+import array
+import fcntl
 import gzip
 import importlib.util
 import json
@@ -10,6 +12,8 @@ import random
 import struct
 import subprocess
 import sys
+import termios
+import time
 
 import tap
 from tap import fact, has
@@ -42,6 +46,13 @@ def run(*arguments, status=0, stdin=None):
     assert done.returncode == status, (done.returncode, done.stderr)
     assert b"Traceback" not in done.stderr, done.stderr.decode()
     return done.stdout, done.stderr.decode()
+
+
+def unread(fd):
+    """Bytes that wait in a pipe."""
+    count = array.array("i", [0])
+    fcntl.ioctl(fd, termios.FIONREAD, count)
+    return count[0]
 
 
 def make(data, *options):
@@ -116,6 +127,39 @@ def logs_of_all_releases_and_ways_are_the_same():
 def standard_input_and_output_are_taken():
     data, said = run("import", "-", "-o", "-", "-q", stdin=ROWS.encode())
     assert kinds_of(put(data)) == {"malloc": 1, "free": 1, "out of memory": 1} and said == ""
+
+
+@fact
+def pipe_is_read_to_its_end_though_its_writer_is_slow():
+    pipe, made = os.path.join(FOLDER, "pipe"), os.path.join(FOLDER, "piped.weir")
+    os.mkfifo(pipe)
+    # A reader of our own lets the writer open it; the first row is there at once, the others once the command has taken that.
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(pipe, os.O_WRONLY)
+    with subprocess.Popen([sys.executable, "-m", "weir.trace", "import", pipe, "-o", made, "-q"], stderr=subprocess.PIPE) as importer:
+        rows = (HEADING + ROWS).splitlines(True)
+        for row in rows:
+            os.write(writer, row.encode())
+            limit = time.monotonic() + 60
+            while importer.poll() is None and time.monotonic() < limit and unread(reader):
+                time.sleep(0.01)
+        os.close(writer)
+        os.close(reader)
+        said = importer.stderr.read()
+    assert importer.returncode == 0 and said == b"", said
+    assert kinds_of(made) == {"malloc": 1, "free": 1, "out of memory": 1}
+
+
+@fact
+def devices_are_refused():
+    has(run("import", "/dev/zero", "-o", os.path.join(FOLDER, "zero.weir"), status=2)[1], "/dev/zero: it cannot be read: it is a device")
+
+
+@fact
+def names_tell_a_terminal_nothing():
+    said = run("import", put(ROWS), "--name", "a\x1b[31m\nb", "-o", "-", stdin=b"")[1]
+    has(said, "weir.trace: a\\x1b[31m\\nb: A log of RMM")
+    has(refused(b"\x80\x02c\x1b[31m\nx\n."), "it names \\x1b[31m.x")
 
 
 @fact
@@ -308,6 +352,22 @@ def damaged_and_hostile_pickles_are_refused():
     for value in (3, "x", None, [], {}, {"device_traces": 7, "segments": "x"}, {"segments": [[1]], "device_traces": [[3, None, {}]]}):
         has(refused(pickle.dumps(value, protocol=4)), "it ")
     has(refused(b"\x80\x04" + b"(" * 5000), "it is no snapshot of torch")
+
+
+@fact
+def small_pickles_ask_for_little():
+    # A place of the table of objects, by which Python would make one of 64 GiB.
+    has(refused(b"\x80\x02Nr\xff\xff\xff\x7f."), "asks for more memory")
+    has(refused(b"\x80\x02Nr\xff\xff\xff\x0f."), "asks for more memory")
+    history = [step("alloc", 512 * place, 512) for place in range(3000)]
+    has(refused(pickle.dumps({"segments": [], "device_traces": [history] * 30000})), "one list of entries more than once")
+    blocks = segment(*[(512, 512, "active_allocated")] * 3000)
+    has(refused(snapshot([], segments=[blocks] * 30000)), "one list of entries more than once")
+    # Of 100,000 frames each has one name, of 8 MiB, which is in the file once.
+    name = "n" * (8 << 20)
+    frames = [{"name": name, "filename": "f.py", "line": line} for line in range(100000)]
+    make(snapshot([step("alloc", 512 * place, 512, frames=frames[place * 250 : place * 250 + 250]) for place in range(400)]), "-q")
+    make(snapshot(*[[step("alloc", 512, 512)] for _ in range(20000)], segments=[segment(device=device) for device in range(20000)]), "-q")
 
 
 @fact

@@ -18,12 +18,20 @@ from weir.trace._write import Making
 _SNAPSHOT = b"\x80"  # what a pickle begins with
 
 
+def _say(text: str) -> None:
+    """Names and files are of anybody: what a terminal would obey is shown as Python writes it."""
+    shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    print(f"weir.trace: {shown}", file=sys.stderr)
+
+
 def _open(path: str) -> IO[bytes]:
-    if path == "-":
-        return sys.stdin.buffer
-    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
-    if stat.S_ISDIR(os.fstat(file.fileno()).st_mode):
-        raise IsADirectoryError(0, "it is a folder", path)
+    """A pipe that nobody writes to is empty; of one that somebody writes to, each read waits for more."""
+    file: IO[bytes] = sys.stdin.buffer
+    if path != "-":
+        file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
+        raise OSError(0, "it is a device, and no file")
+    os.set_blocking(file.fileno(), True)
     return file
 
 
@@ -51,10 +59,10 @@ def _import(arguments: argparse.Namespace) -> None:
     making.values["program"] = os.path.basename(name)
     making.write_file(arguments.output)
     if left_out:
-        print(f"weir.trace: {name}: {left_out}", file=sys.stderr)
+        _say(f"{name}: {left_out}")
     if not arguments.quiet:
         kind, lacks = making.values["imported"], making.values["imported.lacks"]
-        print(f"weir.trace: {name}: {kind}, of which {len(making):,} events were made. {lacks}", file=sys.stderr)
+        _say(f"{name}: {kind}, of which {len(making):,} events were made. {lacks}")
 
 
 def _export(arguments: argparse.Namespace) -> None:
@@ -63,7 +71,7 @@ def _export(arguments: argparse.Namespace) -> None:
     traces = [read(path) for path in arguments.file]
     for trace in traces:
         if trace.losses["first"]:
-            print(f"weir.trace: {trace.path}: {trace.losses['first']}", file=sys.stderr)
+            _say(f"{trace.path}: {trace.losses['first']}")
     if arguments.memory_viz is not None:
         from weir.trace._viz import to_memory_viz
 
@@ -97,10 +105,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
         parsed = parser.parse_args(arguments)
         (_import if parsed.command == "import" else _export)(parsed)
     except WeirError as error:
-        print(f"weir.trace: {error}", file=sys.stderr)
+        _say(str(error))
         return 2
     except MemoryError:
-        print("weir.trace: there is no host memory for it", file=sys.stderr)
+        _say("there is no host memory for it")
         return 2
     except KeyboardInterrupt:
         return 130

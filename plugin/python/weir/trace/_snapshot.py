@@ -6,7 +6,9 @@ The pickle is read without anything that could run code: one that names a class 
 anybody, so each field is looked at before it is used.
 """
 
+import io
 import pickle
+import resource
 from typing import Any, Dict, IO, Iterator, List, NamedTuple, NoReturn, Tuple
 
 from weir._errors import Status, WeirError
@@ -21,11 +23,15 @@ _FRAMES_MAX = 256
 _ALIGNMENT = 512  # of torch's sizes
 _TAG_MAX = 63  # bytes
 _PRIVATE = 4  # of a pool's flags
+_TEXT_MAX = 4096  # letters of a name
+_FILE_MAX = 4 << 30  # bytes, unpacked
+# Bytes of memory that a pickle may ask for: torch's need some ten for each byte of theirs. A few bytes of a hostile one ask for all.
+_MEMORY_MIN, _MEMORY_OF_BYTE = 1 << 30, 64
 
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> NoReturn:
-        raise pickle.UnpicklingError(f"it names {module}.{name}, which no snapshot of torch does")
+        raise pickle.UnpicklingError(f"it names {module[:99]}.{name[:99]}, which no snapshot of torch does")
 
     def persistent_load(self, pid: Any) -> NoReturn:
         raise pickle.UnpicklingError("it names objects outside of it, which no snapshot of torch does")
@@ -54,7 +60,7 @@ def _list(value: Any) -> List[Any]:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    return value[:_TEXT_MAX] if isinstance(value, str) else ""
 
 
 def _pool_of(value: Any) -> Tuple[int, int]:
@@ -67,10 +73,21 @@ class _Reader:
     def __init__(self, snapshot: Dict[Any, Any]) -> None:
         self.making = Making("A memory snapshot of torch", LACKS)
         self.snapshot = snapshot
+        self.histories = _list(snapshot.get("device_traces"))
+        self.segments: Dict[int, List[Dict[Any, Any]]] = {}  # by their devices
+        for segment in _list(snapshot.get("segments")):
+            if isinstance(segment, dict) and isinstance(segment.get("device", 0), int):
+                self.segments.setdefault(segment.get("device", 0), []).append(segment)
         self.stacks: Dict[int, int] = {}  # by the identity of the list, which is one for all its entries
         self.pools: Dict[Tuple[int, Tuple[int, int]], int] = {}
         self.unread = 0
         self.begin = 0
+
+    def repeats(self) -> bool:
+        """Whether a list of entries is named more than once, by which a small file would have as many entries as it likes."""
+        lists = self.histories + [segment.get("blocks") for segments in self.segments.values() for segment in segments]
+        places = [id(entries) for entries in lists if _list(entries)]
+        return len(set(places)) < len(places)
 
     def stack(self, value: Any) -> int:
         frames = _list(value)
@@ -120,9 +137,7 @@ class _Reader:
 
     def blocks(self, device: int) -> Iterator[_Step]:
         """The blocks that the program has at the end."""
-        for segment in _list(self.snapshot.get("segments")):
-            if not isinstance(segment, dict) or segment.get("device", 0) != device:
-                continue
+        for segment in self.segments.get(device, []):
             address = _number(segment.get("address"))
             stream, pool = _number(segment.get("stream")), _pool_of(segment.get("segment_pool_id"))
             for block in _list(segment.get("blocks")):
@@ -159,9 +174,8 @@ class _Reader:
         there at the end and what went since, and what the device had free. 0: no request failed.
         """
         held = 0
-        for segment in _list(self.snapshot.get("segments")):
-            if isinstance(segment, dict) and segment.get("device", 0) == device:
-                held += _number(segment.get("total_size"))
+        for segment in self.segments.get(device, []):
+            held += _number(segment.get("total_size"))
         for entry in reversed(_list(entries)):
             if isinstance(entry, dict) and entry.get("action") == "oom":
                 return min(max(held, 0) + _number(entry.get("device_free")), NUMBER)
@@ -191,19 +205,20 @@ class _Reader:
         return sorted(set(made))
 
     def play(self) -> None:
-        histories = [self.history(entries) for entries in _list(self.snapshot.get("device_traces"))]
-        for device, entries in enumerate(_list(self.snapshot.get("device_traces"))):
+        histories = [self.history(entries) for entries in self.histories]
+        for device, entries in enumerate(self.histories):
             if memory := self.memory(device, entries):
                 self.making.values[f"gpu.{device}.memory"] = str(memory)
         marks = self.marks()
         times = [steps[0].time for steps in histories if steps] + [mark[0] for mark in marks[:1]]
         self.begin = min(times, default=0)
-        for device, steps in enumerate(histories):
-            for step in self.live_before(steps, device):
+        before = [self.live_before(steps, device) for device, steps in enumerate(histories)]
+        for device, steps in enumerate(before):
+            for step in steps:
                 self.put(LIVE, 0, device, step)
         order = [(step.time, device, place) for device, steps in enumerate(histories) for place, step in enumerate(steps)]
         order += [(time, -1, place) for place, (time, _) in enumerate(marks)]
-        live = [{step.address for step in self.live_before(steps, device)} for device, steps in enumerate(histories)]
+        live = [{step.address for step in steps} for steps in before]
         for time, device, place in sorted(order):
             time -= self.begin
             if device < 0:
@@ -220,19 +235,41 @@ class _Reader:
                 self.put(OUT_OF_MEMORY, time, device, step)
 
 
-def read(file: IO[bytes]) -> Tuple[Making, str]:
-    """What the snapshot says, and what of it could not be read, "" if that is nothing. Raises WeirError: nothing could be."""
+def _whole(file: IO[bytes]) -> bytes:
+    parts, size = [], 0
+    while part := file.read(1 << 20):
+        parts.append(part)
+        size += len(part)
+        if size > _FILE_MAX:
+            raise WeirError(Status.UNREADABLE, "it has more than 4 GiB: record fewer entries (max_entries of _record_memory_history())")
+    return b"".join(parts)
+
+
+def _unpickle(data: bytes) -> Any:
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    bound = _MEMORY_MIN + _MEMORY_OF_BYTE * len(data)
+    if soft == resource.RLIM_INFINITY or soft > bound:
+        resource.setrlimit(resource.RLIMIT_DATA, (bound, hard))
     try:
-        snapshot = _Unpickler(file).load()
+        return _Unpickler(io.BytesIO(data)).load()
     except MemoryError:
-        raise WeirError(Status.NO_HOST_MEMORY, "there is no host memory for what its pickle asks for") from None
+        raise WeirError(Status.NO_HOST_MEMORY, "its pickle asks for more memory than there is, or than one of its size needs") from None
     except Exception as error:  # whatever a damaged pickle does to its reader
         raise WeirError(Status.UNREADABLE, f"it is no snapshot of torch: {error}") from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def read(file: IO[bytes]) -> Tuple[Making, str]:
+    """What the snapshot says, and what of it could not be read, "" if that is nothing. Raises WeirError: nothing could be."""
+    snapshot = _unpickle(_whole(file))
     if isinstance(snapshot, list):  # of before torch 2.0: the segments alone
         snapshot = {"segments": snapshot, "device_traces": [[]]}
     if not isinstance(snapshot, dict) or "segments" not in snapshot and "device_traces" not in snapshot:
         raise WeirError(Status.UNREADABLE, "it is a pickle, but no snapshot of torch: it has neither 'segments' nor 'device_traces'")
     reader = _Reader(snapshot)
+    if reader.repeats():
+        raise WeirError(Status.UNREADABLE, "it names one list of entries more than once, which no snapshot of torch does")
     reader.play()
     if not len(reader.making):
         raise WeirError(
