@@ -238,6 +238,40 @@ def command_reads_such_files_by_the_package():
     has(done.stderr, "it is no trace: it does not begin with WEIR", "which says: it has no row of a log of RMM")
 
 
+def stand_in(text):
+    """The variables of a command that finds this script as its python3, and nothing else."""
+    folder = os.path.join(FOLDER, "stand-in-%d" % next(numbers))
+    os.mkdir(folder)
+    if text:
+        with open(os.path.join(folder, "python3"), "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\n" + text)
+        os.chmod(file.name, 0o700)
+    return {**os.environ, "WEIR_GPU": "sim", "PATH": folder}
+
+
+@fact
+def command_says_why_python_did_not_read_a_file():
+    for script, why in (("", "; python3 cannot be run: No such file"), ("kill -SEGV $$\n", "; python3 was ended by signal 11"),
+                        ("echo why >&2; exit 1\n", ", which says: why")):
+        done = subprocess.run([WEIR, "trace", put(ROWS)], capture_output=True, text=True, env=stand_in(script), check=False)
+        assert done.returncode == 2
+        has(done.stderr, "it does not begin with WEIR", "FILE.weir`" + why)
+
+
+@fact
+def command_says_that_python_takes_long():
+    pipe = os.path.join(FOLDER, "go")
+    os.mkfifo(pipe)
+    script = "read line <%s\nexec %s \"$@\"\n" % (pipe, sys.executable)
+    with subprocess.Popen([WEIR, "trace", put(ROWS)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=stand_in(script)) as command:
+        has(command.stderr.readline().decode(), "it is no trace, and python3 (process ", "still makes one of it")
+        with open(pipe, "w", encoding="utf-8") as file:
+            file.write("\n")
+        said = command.communicate()[0].decode()
+    assert command.returncode == 0
+    has(said, "Made of: A log of RMM")
+
+
 # Snapshots of torch -------------------------------------------------------------------------------------------------------
 
 

@@ -7,12 +7,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +23,7 @@
 #endif
 
 #define SAID_MAX 4096 /* bytes of what Python says */
+#define QUIET_MS 3000 /* how long a user waits without a word */
 
 /* Python on its own: neither the folder that it is called in nor variables of the user add to what it loads. The folder of a wheel has
    other packages too, and so comes last. */
@@ -50,7 +53,21 @@ static char *find_package(const char **place)
     return within;
 }
 
-/* Runs Python on `input`. How it ended, as of waitpid(); -1: there is none. */
+/* Python's status, as of waitpid(). Large logs take a while; and what is called python3 may be anything. */
+static int wait_for(pid_t pid, const char *path)
+{
+    int how = -1, fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd end = {.fd = fd, .events = POLLIN};
+    if (fd >= 0 && poll(&end, 1, QUIET_MS) == 0)
+        complain("%s: it is no trace, and python3 (process %d) still makes one of it", path, (int)pid);
+    if (fd >= 0)
+        close(fd);
+    while (waitpid(pid, &how, 0) < 0 && errno == EINTR)
+        ;
+    return how;
+}
+
+/* Runs Python on `input`. How it ended, as of waitpid(); -1: it cannot be run, and errno says why. */
 static int run_python(int input, int output, int errors, const char *path)
 {
     const char *place;
@@ -58,18 +75,18 @@ static int run_python(int input, int output, int errors, const char *path)
     const char *const command[] = {"python3", "-I", "-c", program, place, folder, "import", "-", "-o", "-", "-q", name, NULL};
     posix_spawn_file_actions_t files;
     pid_t pid;
-    int how = -1;
-    if (posix_spawn_file_actions_init(&files) == 0) {
-        if (posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO) == 0 &&
-            posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO) == 0 &&
-            posix_spawn_file_actions_adddup2(&files, errors, STDERR_FILENO) == 0 &&
-            posix_spawnp(&pid, command[0], &files, NULL, (char *const *)(uintptr_t)command, environ) == 0)
-            while (waitpid(pid, &how, 0) < 0 && errno == EINTR)
-                ;
+    int error = posix_spawn_file_actions_init(&files);
+    if (!error) {
+        error = posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
+        error = error ? error : posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
+        error = error ? error : posix_spawn_file_actions_adddup2(&files, errors, STDERR_FILENO);
+        error = error ? error : posix_spawnp(&pid, command[0], &files, NULL, (char *const *)(uintptr_t)command, environ);
         posix_spawn_file_actions_destroy(&files);
     }
     free(folder);
     free(name);
+    int how = error ? -1 : wait_for(pid, path);
+    errno = error;
     return how;
 }
 
@@ -93,16 +110,24 @@ static int import_file(int input, const char *path)
     int how = output < 0 || errors < 0 ? -1 : run_python(input, output, errors, path);
     bool is_made = how >= 0 && WIFEXITED(how) && WEXITSTATUS(how) == 0;
     char room[SAID_MAX] = "";
-    const char *said = errors >= 0 ? last_said(errors, path, room) : room;
+    const char *said = room, *between = "; ";
+    if (how < 0) {
+        snprintf(room, sizeof room, "python3 cannot be run: %s", strerror(errno));
+    } else if (WIFSIGNALED(how)) {
+        snprintf(room, sizeof room, "python3 was ended by signal %d, %s", WTERMSIG(how), strsignal(WTERMSIG(how)));
+    } else {
+        said = last_said(errors, path, room);
+        between = is_made ? ": " : ", which says: ";
+    }
     if (errors >= 0)
         close(errors);
     if (is_made) {
-        complain("%s: read as a trace that `python3 -m weir.trace import` makes of it%s%s", path, *said ? ": " : "", said);
+        complain("%s: read as a trace that `python3 -m weir.trace import` makes of it%s%s", path, *said ? between : "", said);
         return output;
     }
     if (output >= 0)
         close(output);
-    complain("%s: it is no trace: it does not begin with WEIR; " REMEDY "%s%s", path, *said ? ", which says: " : "", said);
+    complain("%s: it is no trace: it does not begin with WEIR; " REMEDY "%s%s", path, *said ? between : "", said);
     return -1;
 }
 
