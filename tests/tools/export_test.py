@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """export_test.py BUILD - traces in the formats of other tools, as these read them. Speaks TAP."""
 import os
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
@@ -8,7 +9,7 @@ import tap  # noqa: E402
 from tap import fact  # noqa: E402
 import export_viz_test  # noqa: E402,F401
 import export_rmm_test  # noqa: E402,F401
-from export_support import HAS_PERFETTO, chance, export, life, path, weir_trace  # noqa: E402
+from export_support import BUILD, HAS_PERFETTO, PACKAGE, chance, export, life, path, weir_trace  # noqa: E402
 
 if HAS_PERFETTO:
     import export_perfetto_test  # noqa: E402,F401
@@ -40,6 +41,33 @@ def export_takes_the_place_of_a_file_and_leaves_no_part_of_one():
         weir_trace("export", "--rmm", file, path(life()))
     assert "export each trace" in weir_trace("export", "--rmm", file + "2", path(life()), path(life()), status=2)
     assert os.listdir(folder) == ["out"]
+
+
+@fact
+def export_replaces_no_link_no_pipe_and_none_of_the_traces():
+    trace, link, pipe = path(life()), output(), output()
+    with open(trace, "rb") as file:
+        whole = file.read()
+    for form in FORMS:
+        assert "is one of the traces: name another file" in weir_trace("export", "--%s" % form, trace, trace, status=2)
+    os.symlink("/nowhere/at/all", link)
+    assert "is a link, which would be replaced by a file" in weir_trace("export", "--rmm", link, trace, status=2)
+    assert os.readlink(link) == "/nowhere/at/all"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert weir_trace("export", "--rmm", pipe, trace) == ""
+    assert os.read(reader, 1 << 20) == export("rmm", trace)
+    os.close(reader)
+    with open(trace, "rb") as file:
+        assert file.read() == whole
+
+
+@fact
+def export_writes_to_standard_output():
+    trace = path(life())
+    environment = dict(os.environ, PYTHONPATH=PACKAGE, WEIR_TRACE_LIBRARY=os.path.join(BUILD, "trace", ".libs", "libweir-trace.so.0"))
+    done = subprocess.run([sys.executable, "-m", "weir.trace", "export", "--rmm=-", trace], stdout=subprocess.PIPE, check=True, env=environment)
+    assert done.stdout == export("rmm", trace) and not os.path.exists("-")
 
 
 @fact

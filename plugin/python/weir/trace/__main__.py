@@ -83,7 +83,7 @@ def _export(arguments: argparse.Namespace) -> None:
     if arguments.rmm is not None:
         if len(traces) > 1:
             raise WeirError(Status.INVALID, "a log of RMM is of one process: export each trace into a file of its own")
-        output(arguments.rmm, _rmm.to_rmm(traces[0]))
+        output(arguments.rmm, _rmm.to_rmm(traces[0]), traces)
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -95,7 +95,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     make.add_argument("-o", "--output", metavar="TRACE", required=True, help="the new trace; -: standard output")
     make.add_argument("--name", help="what the file is called in messages and in the trace")
     make.add_argument("-q", "--quiet", action="store_true", help="do not say what was made, and what such a file does not tell")
-    give = commands.add_parser("export", help="write traces for other tools")
+    files = "FILE may be -, standard output. One that is there is replaced; links are refused, devices and pipes written to."
+    give = commands.add_parser("export", help="write traces for other tools", epilog=files)
     give.add_argument("file", metavar="TRACE", nargs="+")
     form = give.add_mutually_exclusive_group(required=True)
     form.add_argument("--memory-viz", metavar="FILE", help="a snapshot for torch's viewers of memory")

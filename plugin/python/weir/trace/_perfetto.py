@@ -332,5 +332,5 @@ def to_perfetto(traces: Sequence[Trace], path: Union[str, "os.PathLike[str]", No
         _Writer(builder, trace, place + 1, started, (place % 511 + 1) << PID_BITS if is_taken else 0).write()
     data: bytes = builder.serialize()
     if path is not None:
-        output(path, data)
+        output(path, data, traces)
     return data

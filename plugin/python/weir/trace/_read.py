@@ -4,8 +4,10 @@
 import ctypes
 import functools
 import os
+import stat
+import sys
 import weakref
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from weir._errors import Status, WeirError
 from weir.trace import _native
@@ -212,12 +214,35 @@ def read(path: Union[str, "os.PathLike[str]"]) -> Trace:
     return Trace(path)
 
 
-def output(path: Union[str, "os.PathLike[str]"], data: bytes) -> None:
-    """Writes a file for this user alone, as it has the names and paths that the trace has, in one step: whole or not at all."""
+def _takes_the_place(path: str, traces: Sequence[Trace]) -> bool:
+    """Whether a new file may replace what has that name, if anything has; False: that is a device or a pipe. Raises WeirError: neither."""
+    there = os.stat(path) if os.path.exists(path) else None
+    if there is not None and not stat.S_ISREG(there.st_mode) and not stat.S_ISDIR(there.st_mode):
+        return False
+    if there is not None and any(os.path.exists(trace.path) and os.path.samestat(there, os.stat(trace.path)) for trace in traces):
+        raise WeirError(Status.INVALID, f"{path} is one of the traces: name another file")
+    if os.path.islink(path):
+        raise WeirError(Status.INVALID, f"{path} is a link, which would be replaced by a file: name the file itself, or remove the link")
+    return True
+
+
+def output(path: Union[str, "os.PathLike[str]"], data: bytes, traces: Sequence[Trace]) -> None:
+    """
+    Writes a file for this user alone, as it has the names and paths that the traces have, in one step: whole or not at all. Devices and
+    pipes are written to as they are; "-" is standard output.
+    """
     import tempfile
 
     path = os.fspath(path)
     try:
+        if path == "-":
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+            return
+        if not _takes_the_place(path, traces):
+            with open(os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC), "wb") as stream:
+                stream.write(data)
+            return
         handle, partial = tempfile.mkstemp(prefix=".weir-", dir=os.path.dirname(os.path.abspath(path)))
         try:
             with os.fdopen(handle, "wb") as file:

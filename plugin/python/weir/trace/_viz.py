@@ -219,5 +219,5 @@ def to_memory_viz(traces: Sequence[Trace], path: Union[str, "os.PathLike[str]", 
         snapshot["device_traces"].append(row.events if row is not None else [])
     snapshot["allocator_settings"] = _settings(rows)
     if path is not None:
-        output(path, pickle.dumps(snapshot, protocol=4))
+        output(path, pickle.dumps(snapshot, protocol=4), traces)
     return snapshot
