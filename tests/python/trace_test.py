@@ -359,6 +359,9 @@ def device_has_what_torch_held_and_what_was_free_when_a_request_failed():
 def snapshot_without_a_history_has_what_is_live():
     made = make(snapshot([], segments=[segment((512, 100, "active_allocated"))]))[0]
     assert calls(made) == [("live", 0x10000, 100)]
+    # Nor does a device need one.
+    made = make(snapshot(segments=[segment((512, 200, "active_allocated"), device=3)]))[0]
+    assert calls(made) == [("live", 0x10000, 200)]
     has(refused(snapshot([])), "it has no history and no live blocks: call torch.cuda.memory._record_memory_history()")
 
 

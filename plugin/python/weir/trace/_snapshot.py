@@ -73,11 +73,14 @@ class _Reader:
     def __init__(self, snapshot: Dict[Any, Any]) -> None:
         self.making = Making("A memory snapshot of torch", LACKS)
         self.snapshot = snapshot
-        self.histories = _list(snapshot.get("device_traces"))
-        self.segments: Dict[int, List[Dict[Any, Any]]] = {}  # by their devices
+        # By their devices: a device that has memory may lack a history.
+        self.histories: Dict[int, List[Any]] = dict(enumerate(map(_list, _list(snapshot.get("device_traces")))))
+        self.segments: Dict[int, List[Dict[Any, Any]]] = {}
         for segment in _list(snapshot.get("segments")):
-            if isinstance(segment, dict) and isinstance(segment.get("device", 0), int):
-                self.segments.setdefault(segment.get("device", 0), []).append(segment)
+            if isinstance(segment, dict):
+                device = _number(segment.get("device", 0))
+                self.segments.setdefault(device, []).append(segment)
+                self.histories.setdefault(device, [])
         self.stacks: Dict[int, int] = {}  # by the identity of the list, which is one for all its entries
         self.pools: Dict[Tuple[int, Tuple[int, int]], int] = {}
         self.unread = 0
@@ -85,7 +88,7 @@ class _Reader:
 
     def repeats(self) -> bool:
         """Whether a list of entries is named more than once, by which a small file would have as many entries as it likes."""
-        lists = self.histories + [segment.get("blocks") for segments in self.segments.values() for segment in segments]
+        lists = list(self.histories.values()) + [segment.get("blocks") for segments in self.segments.values() for segment in segments]
         places = [id(entries) for entries in lists if _list(entries)]
         return len(set(places)) < len(places)
 
@@ -127,9 +130,9 @@ class _Reader:
         address, stream = _number(entry.get("addr")), _number(entry.get("stream"))
         return _Step(entry["action"], address, size, given, stream, pool, max(time, last), stack, tag)
 
-    def history(self, entries: Any) -> List[_Step]:
+    def history(self, entries: List[Any]) -> List[_Step]:
         steps: List[_Step] = []
-        for entry in _list(entries):
+        for entry in entries:
             step = self.step(entry, steps[-1].time if steps else 0)
             if step is not None:
                 steps.append(step)
@@ -168,7 +171,7 @@ class _Reader:
                 requested.discard(step.address)
         return found + [block for block in self.blocks(device) if block.address not in live]
 
-    def memory(self, device: int, entries: Any) -> int:
+    def memory(self, device: int, entries: List[Any]) -> int:
         """
         What the process could have of the device when a request last found no memory: what torch held then, by the segments that are
         there at the end and what went since, and what the device had free. 0: no request failed.
@@ -176,7 +179,7 @@ class _Reader:
         held = 0
         for segment in self.segments.get(device, []):
             held += _number(segment.get("total_size"))
-        for entry in reversed(_list(entries)):
+        for entry in reversed(entries):
             if isinstance(entry, dict) and entry.get("action") == "oom":
                 return min(max(held, 0) + _number(entry.get("device_free")), NUMBER)
             if isinstance(entry, dict) and entry.get("action") in ("segment_alloc", "segment_map"):
@@ -205,20 +208,20 @@ class _Reader:
         return sorted(set(made))
 
     def play(self) -> None:
-        histories = [self.history(entries) for entries in self.histories]
-        for device, entries in enumerate(self.histories):
+        histories = {device: self.history(entries) for device, entries in self.histories.items()}
+        for device, entries in self.histories.items():
             if memory := self.memory(device, entries):
                 self.making.values[f"gpu.{device}.memory"] = str(memory)
         marks = self.marks()
-        times = [steps[0].time for steps in histories if steps] + [mark[0] for mark in marks[:1]]
+        times = [steps[0].time for steps in histories.values() if steps] + [mark[0] for mark in marks[:1]]
         self.begin = min(times, default=0)
-        before = [self.live_before(steps, device) for device, steps in enumerate(histories)]
-        for device, steps in enumerate(before):
+        before = {device: self.live_before(steps, device) for device, steps in histories.items()}
+        for device, steps in before.items():
             for step in steps:
                 self.put(LIVE, 0, device, step)
-        order = [(step.time, device, place) for device, steps in enumerate(histories) for place, step in enumerate(steps)]
+        order = [(step.time, device, place) for device, steps in histories.items() for place, step in enumerate(steps)]
         order += [(time, -1, place) for place, (time, _) in enumerate(marks)]
-        live = [{step.address for step in steps} for steps in before]
+        live = {device: {step.address for step in steps} for device, steps in before.items()}
         for time, device, place in sorted(order):
             time -= self.begin
             if device < 0:
@@ -264,7 +267,7 @@ def read(file: IO[bytes]) -> Tuple[Making, str]:
     """What the snapshot says, and what of it could not be read, "" if that is nothing. Raises WeirError: nothing could be."""
     snapshot = _unpickle(_whole(file))
     if isinstance(snapshot, list):  # of before torch 2.0: the segments alone
-        snapshot = {"segments": snapshot, "device_traces": [[]]}
+        snapshot = {"segments": snapshot}
     if not isinstance(snapshot, dict) or "segments" not in snapshot and "device_traces" not in snapshot:
         raise WeirError(Status.UNREADABLE, "it is a pickle, but no snapshot of torch: it has neither 'segments' nor 'device_traces'")
     reader = _Reader(snapshot)
