@@ -191,6 +191,8 @@ def lines_that_are_no_rows_are_left_out_alone():
 def what_has_no_row_is_refused_with_what_it_should_be():
     for data in ("", "\n\n", HEADING, "hello\n", "\x00" * 5000, b"\xff\xfe" * 3000):
         has(refused(data), "it has no row of a log of RMM, which are Thread,Time,Action,Pointer,Size,Stream")
+    has(refused(HEADING), "Stream: no call was logged")
+    has(refused(""), "Stream: it is empty")
     has(refused("Event Type,Device ID,Address,Stream,Size (bytes),Free Memory\n"), "RMM before 0.13")
     has(refused(b"WEIR\x01\0\0\0"), "it is a trace of Weir already")
     has(run("import", "/nowhere", "-o", "x", status=2)[1], "/nowhere: it cannot be read: No such file")

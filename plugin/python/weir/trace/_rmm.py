@@ -118,7 +118,8 @@ def read(file: IO[bytes]) -> Tuple[Making, str]:
         cut = f"it ends too early, within what gzip packed: {error}"
     making, line = reader.making, reader.first_skipped
     if not len(making):
-        began = f"; line {line[0]} is '{line[1]}'" if reader.skipped else ": it is empty"
+        began = ": no call was logged" if number else ": it is empty"
+        began = f"; line {line[0]} is '{line[1]}'" if reader.skipped else began
         raise WeirError(
             Status.UNREADABLE,
             f"it has no row of a log of RMM, which are {HEADING}{began}. A memory snapshot of torch would begin as a pickle",
