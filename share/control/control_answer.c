@@ -272,8 +272,11 @@ void share_asker_answer(struct share_asker *asker, const unsigned char *bytes, s
         return;
     if (passed >= 0)
         share_close_away(&passed, 1, NULL);
-    if (fault == WIRE_OTHER_VERSION)
+    /* A controller of another release is told so as often as it asks, and closes; where it does not, its connection is an idle one. */
+    if (fault == WIRE_OTHER_VERSION) {
         refuse_version(asker, version);
+        return;
+    }
     asker->is_over = true;
     weir__log(asker->control->w, WEIR_LOG_WARNING, "%s: the connection of process %d is closed, since %s of %zu bytes is no question",
               asker->control->server.listener.path, asker->pid, fault == WIRE_GOOD ? wire_type_name(question.type) : "a message", len);

@@ -34,12 +34,14 @@ START_TEST(other_version_is_denied_with_the_remedy)
     size_t len = wire_encode(&question, bytes);
     bytes[4] = WIRE_CONTROL_VERSION - 1;
     int fd = scene_connect();
-    say_bytes(fd, bytes, len);
-    message = hear_a(WIRE_DENIED, fd);
-    ck_assert_uint_eq(message.request, 0);
-    ck_assert_uint_eq(message.u.refused.status, WEIR_REFUSED);
-    ck_assert_ptr_nonnull(strstr(message.u.refused.text, "version 1 of the protocol is not spoken here, only 2: use the same release"));
-    ck_assert(is_closed(fd));
+    for (unsigned times = 0; times < 3; times++) {
+        say_bytes(fd, bytes, len);
+        message = hear_a(WIRE_DENIED, fd);
+        ck_assert_uint_eq(message.request, 0);
+        ck_assert_uint_eq(message.u.refused.status, WEIR_REFUSED);
+        ck_assert_ptr_nonnull(strstr(message.u.refused.text, "version 1 of the protocol is not spoken here, only 2: use the same release"));
+    }
+    close(fd);
 }
 END_TEST
 
