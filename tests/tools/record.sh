@@ -177,7 +177,12 @@ no_room() {
     (unset WEIR_SIM; ulimit -f 0; "$weir" record -o none.weir -- sh -c "$work" 2>&1) | cat >said
     says said "none.weir is empty" && says_not said "weir trace page"
 }
-check "trace_that_has_no_room_is_said_to_be_empty" no_room
+# ThreadSanitizer's runtime writes a file of its own at the start of each program.
+if (ulimit -f 0 && "$weir" --version | cat) 2>&1 | grep -q '^weir '; then
+    check "trace_that_has_no_room_is_said_to_be_empty" no_room
+else
+    skip "trace_that_has_no_room_is_said_to_be_empty" "programs of this build write a file at their start"
+fi
 rm -f none.weir
 
 # A process that is killed in mid-write leaves what it had written.
