@@ -92,6 +92,10 @@ static void print_sharing(void)
     MEMBER(weir_lease_info, "LeaseInfo", metadata_size);
     MEMBER(weir_lease_info, "LeaseInfo", metadata);
     MEMBER(weir_lease_info, "LeaseInfo", generation);
+}
+
+static void print_arrays(void)
+{
     STRUCT(weir_torch_tensor, "Tensor");
     MEMBER(weir_torch_tensor, "Tensor", device_type);
     MEMBER(weir_torch_tensor, "Tensor", device);
@@ -119,5 +123,6 @@ int main(void)
 {
     print_allocator();
     print_sharing();
+    print_arrays();
     return 0;
 }
