@@ -80,12 +80,12 @@ static void begin_other(void)
     other.gpu.malloc_async = grow_and_malloc_async;
     other.s = scene_create(NULL);
     other.calls = 0;
-    scene.w->gpu = &other.gpu;
+    scene_use(&other.gpu);
 }
 
 static void end_other(void)
 {
-    scene.w->gpu = scene.gpu;
+    scene_use(scene.gpu);
     ck_assert_int_eq(scene.gpu->free_async(other.block, weir_stream_handle(other.s)), GPU_SUCCESS);
 }
 

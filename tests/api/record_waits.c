@@ -168,7 +168,7 @@ static pthread_mutex_t *growth_lock(void)
 
 static pthread_mutex_t *growing_lock(void)
 {
-    scene.pool->native.mapped->gpu = &hold.gpu;
+    scene_use_for_arena(scene.pool, &hold.gpu);
     return &scene.pool->native.mapped->growing;
 }
 
@@ -208,14 +208,14 @@ START_TEST(request_that_waits_for_another_says_how_long)
     struct waits waits = { .count = 0 };
     open_held(_i);
     weir_stream *s = scene_create(NULL);
-    scene.w->gpu = &hold.gpu;
+    scene_use(&hold.gpu);
     hold.is_due = true;
     void *ptr = scene_malloc(s, 500 * MIB);
     ck_assert_msg(!hold.is_due, "%s: nobody was held up", others[_i].name);
     pthread_join(hold.thread, NULL);
-    scene.w->gpu = scene.gpu;
+    scene_use(scene.gpu);
     if (scene.pool->native.mapped)
-        scene.pool->native.mapped->gpu = scene.gpu;
+        scene_use_for_arena(scene.pool, scene.gpu);
     scene_free(s, ptr);
     scene_free(hold.stream, hold.block);
     look_back(&waits);
@@ -235,13 +235,13 @@ START_TEST(request_that_waits_for_a_pool_that_is_made_anew_says_how_long)
     hold.gpu = *scene.gpu;
     hold.gpu.now = watched_now;
     hold.stream = scene_create(NULL);
-    scene.w->gpu = &hold.gpu;
+    scene_use(&hold.gpu);
     pthread_rwlock_wrlock(&scene.pool->native.exchange);
     hold.is_due = true;
     hold_on();
     pthread_rwlock_unlock(&scene.pool->native.exchange);
     pthread_join(hold.thread, NULL);
-    scene.w->gpu = scene.gpu;
+    scene_use(scene.gpu);
     scene_free(hold.stream, hold.block);
     look_back(&waits);
     ck_assert_uint_eq(waits.count, 1);
@@ -279,9 +279,9 @@ START_TEST(request_that_waits_for_frees_behind_the_last_rung_says_how_long)
     scene.w->neighbours = free_behind_work;
     hold.gpu = *scene.gpu;
     hold.gpu.pause = counting_pause;
-    scene.w->gpu = &hold.gpu;
+    scene_use(&hold.gpu);
     void *ptr = scene_malloc(s, 500 * MIB);
-    scene.w->gpu = scene.gpu;
+    scene_use(scene.gpu);
     scene_free(s, ptr);
     look_back(&waits);
     ck_assert_uint_eq(waits.ns, paused);

@@ -81,12 +81,12 @@ static void open_slow(const char *policy)
     slow.stream = scene_stream(0);
     ck_assert_int_eq(scene.gpu->pool_create(&spec, &slow.foreign), 0);
     ck_assert_int_eq(scene.gpu->malloc_async(&slow.held, TAKEN, slow.foreign, slow.stream), 0);
-    scene.w->gpu = &slow.gpu;
+    scene_use(&slow.gpu);
 }
 
 static void close_slow(void)
 {
-    scene.w->gpu = scene.gpu;
+    scene_use(scene.gpu);
     ck_assert_int_eq(scene.gpu->free_async(slow.held, slow.stream), 0);
     scene_sync(slow.stream);
     ck_assert_int_eq(scene.gpu->pool_destroy(slow.foreign), 0);
@@ -237,11 +237,11 @@ START_TEST(what_other_threads_cache_again_and_again_is_still_nobodys)
     thief.gpu.event_destroy = stealing_destroy;
     void *held = scene_malloc(s, 512 * MIB);
     scene_free(thief.s, scene_malloc(thief.s, 128 * MIB));
-    scene.w->gpu = &thief.gpu;
+    scene_use(&thief.gpu);
     thief.is_on = true;
     void *ptr = scene_malloc(s, 512 * MIB);
     thief.is_on = false;
-    scene.w->gpu = scene.gpu;
+    scene_use(scene.gpu);
     ck_assert_uint_gt(thief.times, 0);
     scene_free(s, ptr);
     scene_free(s, held);
@@ -302,13 +302,13 @@ START_TEST(block_that_makes_room_in_a_cache_is_waited_for)
     slowpoke.ptr = scene_malloc(slowpoke.s, 128 * MIB);
     for (int i = 0; i < 2; i++)
         scene_free(slowpoke.s, ptrs[i]);
-    scene.w->gpu = &slowpoke.gpu;
+    scene_use(&slowpoke.gpu);
     ck_assert_int_eq(pthread_create(&thread, NULL, free_slowly, NULL), 0);
     while (!atomic_load(&slowpoke.is_stopped))
         sched_yield();
     void *ptr = scene_malloc(s, 448 * MIB);
     pthread_join(thread, NULL);
-    scene.w->gpu = scene.gpu;
+    scene_use(scene.gpu);
     scene_free(s, ptr);
     scene_free(s, held);
 }
@@ -347,9 +347,9 @@ START_TEST(what_is_freed_while_recovery_waits_for_something_else_is_waited_for)
     void *pending = scene_malloc(swapper.second, 512 * MIB);
     scene_delay(weir_stream_handle(swapper.second), 100);
     scene_free(swapper.second, pending);
-    scene.w->gpu = &swapper.gpu;
+    scene_use(&swapper.gpu);
     void *ptr = scene_malloc(s, 512 * MIB);
-    scene.w->gpu = scene.gpu;
+    scene_use(scene.gpu);
     ck_assert_ptr_null(swapper.on_first);
     scene_free(s, ptr);
     scene_free(swapper.second, swapper.on_second);
@@ -387,9 +387,9 @@ START_TEST(what_is_freed_while_recovery_waits_for_a_stuck_stream_is_found)
     scene_delay(weir_stream_handle(stuck), 3600 * 1000);
     scene_free(stuck, late);
     ck_assert_int_eq(weir_pool_get(scene.w, "other", 0, NULL, &other), WEIR_OK);
-    scene.w->gpu = &freer.gpu;
+    scene_use(&freer.gpu);
     ck_assert_int_eq(weir_pool_malloc(other, &ptr, GIB, scene_stream(0)), WEIR_OK);
-    scene.w->gpu = scene.gpu;
+    scene_use(scene.gpu);
     ck_assert_int_eq(weir_free(scene.w, ptr, scene_stream(0)), WEIR_OK);
 }
 END_TEST

@@ -178,9 +178,9 @@ START_TEST(free_whose_event_never_tells_is_not_looked_at_again_and_again)
     }
     broken = *scene.gpu;
     broken.event_query = broken_query;
-    scene.w->gpu = &broken;
+    scene_use(&broken);
     weir_status status = weir_stream_malloc(s, &ptr, 16 * MIB);
-    scene.w->gpu = scene.gpu;
+    scene_use(scene.gpu);
     ck_assert_int_eq(status, WEIR_OUT_OF_MEMORY);
     ck_assert_uint_lt(asked, 100);
 }

@@ -44,9 +44,9 @@ START_TEST(threshold_that_the_program_sets_during_an_attempt_stays)
     void *held = scene_malloc(s, scene.memory - 96 * MIB);
     hooked = *scene.gpu;
     hooked.malloc_async = malloc_and_set;
-    scene.w->gpu = &hooked;
+    scene_use(&hooked);
     refuse(s, 100 * MIB);
-    scene.w->gpu = scene.gpu;
+    scene_use(scene.gpu);
     ck_assert_uint_eq(threshold_of(scene.pool), 123 * MIB);
     scene_free(s, held);
 }
@@ -81,12 +81,12 @@ START_TEST(threshold_that_could_not_be_put_back_is_by_the_next_trim)
     void *held = scene_malloc(s, GIB);
     hooked = *scene.gpu;
     hooked.pool_set = set_unless_broken;
-    scene.w->gpu = &hooked;
+    scene_use(&hooked);
     is_broken = true;
     refuse(s, scene.memory - GIB + 32 * MIB);
     is_broken = false;
     scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "weir_pool_trim");
-    scene.w->gpu = scene.gpu;
+    scene_use(scene.gpu);
     ck_assert_uint_eq(threshold_of(scene.pool), UINT64_MAX);
     scene_free(s, held);
 }
