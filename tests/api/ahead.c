@@ -409,7 +409,7 @@ static int trimming_malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_str
 {
     weir_error error = WEIR_ERROR_INIT;
     int code = scene.gpu->malloc_async(ptr, size, pool, stream);
-    scene_use(scene.gpu);
+    scene.w->gpu = scene.gpu;
     scene_ok(weir_pool_trim(scene.pool, 0, &error, NULL), "trim");
     return code;
 }
@@ -422,7 +422,7 @@ START_TEST(what_is_trimmed_beside_it_is_not_grown_again)
     rise(s, 6, 0);
     fall(s, 6);
     ck_assert_uint_eq(reserved(), 6 * BLOCK);
-    scene_use(&trimmer);
+    scene.w->gpu = &trimmer;
     ck_assert_uint_eq(weir__pool_extend(scene.pool, 2 * BLOCK, scene_stream(0)), 0);
     ck_assert_uint_eq(reserved(), 2 * BLOCK);
 }

@@ -1,5 +1,9 @@
 ## SPDX-License-Identifier: MIT
 ## libweir through weir.h, on the simulator or, with WEIR_TEST_GPU=cuda, on a GPU.
+## Calls of CUDA that a test takes over.
+hook_sources = %reldir%/hook.c %reldir%/hook.h
+hook_ldflags = $(AM_LDFLAGS) -Wl,--wrap=gpu_find
+
 include tests/api/pools.mk
 include tests/api/recovery.mk
 include tests/api/cache.mk
@@ -28,8 +32,9 @@ tests_api_record_failures_LDADD = tests/support/libfail.la tests/api/libscene.la
 ## Whose growth a recording says it was.
 check_PROGRAMS += tests/api/record_growth
 TESTS += tests/api/record_growth
-tests_api_record_growth_SOURCES = %reldir%/record_growth.c %reldir%/traced.c %reldir%/traced.h
+tests_api_record_growth_SOURCES = %reldir%/record_growth.c %reldir%/traced.c %reldir%/traced.h $(hook_sources)
 tests_api_record_growth_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_record_growth_LDFLAGS = $(hook_ldflags)
 tests_api_record_growth_LDADD = tests/api/libscene.la tools/libtools.la
 
 ## What was recorded, done again.
@@ -42,6 +47,7 @@ tests_api_replay_LDADD = tests/api/libscene.la tools/libtools.la
 ## What requests waited for.
 check_PROGRAMS += tests/api/record_waits
 TESTS += tests/api/record_waits
-tests_api_record_waits_SOURCES = %reldir%/record_waits.c %reldir%/traced.c %reldir%/traced.h
+tests_api_record_waits_SOURCES = %reldir%/record_waits.c %reldir%/traced.c %reldir%/traced.h $(hook_sources)
 tests_api_record_waits_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_record_waits_LDFLAGS = $(hook_ldflags)
 tests_api_record_waits_LDADD = tests/api/libscene.la tools/libtools.la

@@ -9,6 +9,7 @@
 
 #include "lib/pool/extend.h"
 #include "lib/pool/weir_internal.h"
+#include "tests/api/hook.h"
 #include "tests/api/traced.h"
 #include "trace/model.h"
 
@@ -70,22 +71,22 @@ static struct {
 static int grow_and_malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
 {
     if (other.calls++ == 0)
-        ck_assert_int_eq(scene.gpu->malloc_async(&other.block, GIB, pool, weir_stream_handle(other.s)), GPU_SUCCESS);
-    return scene.gpu->malloc_async(ptr, size, pool, stream);
+        ck_assert_int_eq(hook_base()->malloc_async(&other.block, GIB, pool, weir_stream_handle(other.s)), GPU_SUCCESS);
+    return hook_base()->malloc_async(ptr, size, pool, stream);
 }
 
 static void begin_other(void)
 {
-    other.gpu = *scene.gpu;
+    other.gpu = *hook_base();
     other.gpu.malloc_async = grow_and_malloc_async;
     other.s = scene_create(NULL);
     other.calls = 0;
-    scene_use(&other.gpu);
+    hook_set(&other.gpu);
 }
 
 static void end_other(void)
 {
-    scene_use(scene.gpu);
+    hook_set(NULL);
     ck_assert_int_eq(scene.gpu->free_async(other.block, weir_stream_handle(other.s)), GPU_SUCCESS);
 }
 

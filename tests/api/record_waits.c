@@ -9,6 +9,7 @@
 #include "lib/pool/mapped.h"
 #include "lib/record/unwind.h"
 #include "lib/recover/recover.h"
+#include "tests/api/hook.h"
 #include "tests/api/traced.h"
 
 #define TOOK (7 * MILLISECOND)
@@ -83,7 +84,7 @@ static bool is_held(void)
 
 static uint64_t watched_now(void)
 {
-    uint64_t now = scene.gpu->now();
+    uint64_t now = hook_base()->now();
     if (!is_other)
         return now;
     if (!atomic_load(&hold.is_over))
@@ -121,20 +122,20 @@ static void hold_on(void)
 static int holding_malloc(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
 {
     hold_on();
-    return scene.gpu->malloc_async(ptr, size, pool, stream);
+    return hook_base()->malloc_async(ptr, size, pool, stream);
 }
 
 static int holding_malloc_alone(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
 {
     if (atomic_load(&scene.w->devices[0].asking.is_closed))
         hold_on();
-    return scene.gpu->malloc_async(ptr, size, pool, stream);
+    return hook_base()->malloc_async(ptr, size, pool, stream);
 }
 
 static int holding_create(int device, uint64_t size, gpu_page *page)
 {
     hold_on();
-    return scene.gpu->page_create(device, size, page);
+    return hook_base()->page_create(device, size, page);
 }
 
 static uint64_t give_held(void *data, int device, uint64_t needed)
@@ -168,7 +169,6 @@ static pthread_mutex_t *growth_lock(void)
 
 static pthread_mutex_t *growing_lock(void)
 {
-    scene_use_for_arena(scene.pool, &hold.gpu);
     return &scene.pool->native.mapped->growing;
 }
 
@@ -190,10 +190,10 @@ static void open_held(int i)
 {
     scene_simulate("memory=1GiB");
     open_recorded(others[i].keys);
-    hold.gpu = *scene.gpu;
+    hold.gpu = *hook_base();
     hold.gpu.now = watched_now;
-    hold.gpu.malloc_async = others[i].malloc ? others[i].malloc : scene.gpu->malloc_async;
-    hold.gpu.page_create = others[i].create ? others[i].create : scene.gpu->page_create;
+    hold.gpu.malloc_async = others[i].malloc ? others[i].malloc : hook_base()->malloc_async;
+    hold.gpu.page_create = others[i].create ? others[i].create : hook_base()->page_create;
     hold.stream = scene_create(NULL);
     hold.lock = others[i].lock();
     hold.is_passed_on = others[i].is_passed_on;
@@ -208,14 +208,12 @@ START_TEST(request_that_waits_for_another_says_how_long)
     struct waits waits = { .count = 0 };
     open_held(_i);
     weir_stream *s = scene_create(NULL);
-    scene_use(&hold.gpu);
+    hook_set(&hold.gpu);
     hold.is_due = true;
     void *ptr = scene_malloc(s, 500 * MIB);
     ck_assert_msg(!hold.is_due, "%s: nobody was held up", others[_i].name);
     pthread_join(hold.thread, NULL);
-    scene_use(scene.gpu);
-    if (scene.pool->native.mapped)
-        scene_use_for_arena(scene.pool, scene.gpu);
+    hook_set(NULL);
     scene_free(s, ptr);
     scene_free(hold.stream, hold.block);
     look_back(&waits);
@@ -232,16 +230,16 @@ START_TEST(request_that_waits_for_a_pool_that_is_made_anew_says_how_long)
     struct waits waits = { .count = 0 };
     scene_simulate("memory=1GiB");
     open_recorded("devices: [0], ipc: posix_fd, cache: off");
-    hold.gpu = *scene.gpu;
+    hold.gpu = *hook_base();
     hold.gpu.now = watched_now;
     hold.stream = scene_create(NULL);
-    scene_use(&hold.gpu);
+    hook_set(&hold.gpu);
     pthread_rwlock_wrlock(&scene.pool->native.exchange);
     hold.is_due = true;
     hold_on();
     pthread_rwlock_unlock(&scene.pool->native.exchange);
     pthread_join(hold.thread, NULL);
-    scene_use(scene.gpu);
+    hook_set(NULL);
     scene_free(hold.stream, hold.block);
     look_back(&waits);
     ck_assert_uint_eq(waits.count, 1);
@@ -265,7 +263,7 @@ static uint64_t paused;
 static void counting_pause(uint64_t nanoseconds)
 {
     paused += nanoseconds;
-    scene.gpu->pause(nanoseconds);
+    hook_base()->pause(nanoseconds);
 }
 
 START_TEST(request_that_waits_for_frees_behind_the_last_rung_says_how_long)
@@ -277,11 +275,11 @@ START_TEST(request_that_waits_for_frees_behind_the_last_rung_says_how_long)
     hold.stream = scene_create(NULL);
     hold.held = scene_malloc(hold.stream, 900 * MIB);
     scene.w->neighbours = free_behind_work;
-    hold.gpu = *scene.gpu;
+    hold.gpu = *hook_base();
     hold.gpu.pause = counting_pause;
-    scene_use(&hold.gpu);
+    hook_set(&hold.gpu);
     void *ptr = scene_malloc(s, 500 * MIB);
-    scene_use(scene.gpu);
+    hook_set(NULL);
     scene_free(s, ptr);
     look_back(&waits);
     ck_assert_uint_eq(waits.ns, paused);

@@ -12,12 +12,14 @@ TESTS += $(api_recovery_programs)
 gpu_bundle_programs += $(api_recovery_programs)
 
 tests_api_recovery_SOURCES = %reldir%/recovery.c %reldir%/recovery.h %reldir%/recovery_callbacks.c %reldir%/recovery_crowd.c \
-	%reldir%/recovery_deadline.c %reldir%/recovery_growth.c %reldir%/recovery_report.c %reldir%/recovery_sim.c
+	%reldir%/recovery_deadline.c %reldir%/recovery_growth.c %reldir%/recovery_report.c %reldir%/recovery_sim.c $(hook_sources)
 tests_api_recovery_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_recovery_LDFLAGS = $(hook_ldflags)
 tests_api_recovery_LDADD = tests/api/libscene.la
 
-tests_api_refusal_SOURCES = %reldir%/refusal.c %reldir%/refusal_sim.c %reldir%/refusal.h
+tests_api_refusal_SOURCES = %reldir%/refusal.c %reldir%/refusal_sim.c %reldir%/refusal.h $(hook_sources)
 tests_api_refusal_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_refusal_LDFLAGS = $(hook_ldflags)
 tests_api_refusal_LDADD = tests/api/libscene.la
 
 tests_api_arena_SOURCES = %reldir%/arena.c

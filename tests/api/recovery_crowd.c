@@ -6,6 +6,7 @@
 
 #include "lib/alloc/waits.h"
 #include "lib/pool/weir_internal.h"
+#include "tests/api/hook.h"
 #include "tests/api/recovery.h"
 #include "tests/api/scene.h"
 
@@ -54,7 +55,7 @@ static int think(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
     uint64_t available = 0, total;
     if (slow.is_greedy) {
         scene.gpu->device_memory(0, &available, &total);
-        scene.gpu->malloc_async(&rest, available, slow.foreign, slow.stream);
+        hook_base()->malloc_async(&rest, available, slow.foreign, slow.stream);
     }
     atomic_fetch_add(&slow.entered, 1);
     while (!atomic_load(&slow.is_open) && !is_waited_for())
@@ -64,29 +65,29 @@ static int think(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
         scene.gpu->stream_synchronize(slow.stream);
         scene.gpu->pool_trim(slow.foreign, TAKEN);
     }
-    return scene.gpu->malloc_async(ptr, size, pool, stream);
+    return hook_base()->malloc_async(ptr, size, pool, stream);
 }
 
 static int slow_malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
 {
-    return size < HOPELESS ? scene.gpu->malloc_async(ptr, size, pool, stream) : think(ptr, size, pool, stream);
+    return size < HOPELESS ? hook_base()->malloc_async(ptr, size, pool, stream) : think(ptr, size, pool, stream);
 }
 
 static void open_slow(const char *policy)
 {
     struct gpu_pool_spec spec = { .device = 0 };
     scene_open(policy);
-    slow.gpu = *scene.gpu;
+    slow.gpu = *hook_base();
     slow.gpu.malloc_async = slow_malloc_async;
     slow.stream = scene_stream(0);
     ck_assert_int_eq(scene.gpu->pool_create(&spec, &slow.foreign), 0);
     ck_assert_int_eq(scene.gpu->malloc_async(&slow.held, TAKEN, slow.foreign, slow.stream), 0);
-    scene_use(&slow.gpu);
+    hook_set(&slow.gpu);
 }
 
 static void close_slow(void)
 {
-    scene_use(scene.gpu);
+    hook_set(NULL);
     ck_assert_int_eq(scene.gpu->free_async(slow.held, slow.stream), 0);
     scene_sync(slow.stream);
     ck_assert_int_eq(scene.gpu->pool_destroy(slow.foreign), 0);
@@ -224,7 +225,7 @@ static void steal(void)
 static int stealing_destroy(gpu_event event)
 {
     steal();
-    return scene.gpu->event_destroy(event);
+    return hook_base()->event_destroy(event);
 }
 
 START_TEST(what_other_threads_cache_again_and_again_is_still_nobodys)
@@ -233,15 +234,15 @@ START_TEST(what_other_threads_cache_again_and_again_is_still_nobodys)
                "  main: { max_size: 1GiB, small_below: 0, cache: { largest: 256MiB, per_stream: 1GiB, per_device: 1GiB }, " PATIENT " }\n");
     weir_stream *s = scene_create(NULL);
     thief.s = scene_create(NULL);
-    thief.gpu = *scene.gpu;
+    thief.gpu = *hook_base();
     thief.gpu.event_destroy = stealing_destroy;
     void *held = scene_malloc(s, 512 * MIB);
     scene_free(thief.s, scene_malloc(thief.s, 128 * MIB));
-    scene_use(&thief.gpu);
+    hook_set(&thief.gpu);
     thief.is_on = true;
     void *ptr = scene_malloc(s, 512 * MIB);
     thief.is_on = false;
-    scene_use(scene.gpu);
+    hook_set(NULL);
     ck_assert_uint_gt(thief.times, 0);
     scene_free(s, ptr);
     scene_free(s, held);
@@ -263,7 +264,7 @@ static int stopping_exchange(enum gpu_capture_mode *mode)
     bool stops = atomic_load(&slowpoke.is_begun) && pthread_equal(pthread_self(), slowpoke.thread) && !atomic_exchange(&slowpoke.is_stopped, true);
     while (stops && !atomic_load(&slowpoke.may_go_on))
         sched_yield();
-    return scene.gpu->exchange_capture_mode(mode);
+    return hook_base()->exchange_capture_mode(mode);
 }
 
 static void releasing_pause(uint64_t nanoseconds)
@@ -272,7 +273,7 @@ static void releasing_pause(uint64_t nanoseconds)
     /* The simulator's clock may pass the deadline before the thread gets to run. */
     while (!atomic_load(&slowpoke.is_over))
         sched_yield();
-    scene.gpu->pause(nanoseconds);
+    hook_base()->pause(nanoseconds);
 }
 
 static void *free_slowly(void *unused)
@@ -292,7 +293,7 @@ START_TEST(block_that_makes_room_in_a_cache_is_waited_for)
     scene_open("weir: 1\ncapture: relaxed\npools:\n"
                "  main: { small_below: 0, cache: { largest: 128MiB, per_stream: 256MiB, per_device: 256MiB }, " PATIENT " }\n");
     slowpoke.s = scene_create(NULL);
-    slowpoke.gpu = *scene.gpu;
+    slowpoke.gpu = *hook_base();
     slowpoke.gpu.exchange_capture_mode = stopping_exchange;
     slowpoke.gpu.pause = releasing_pause;
     weir_stream *s = scene_create(NULL);
@@ -302,13 +303,13 @@ START_TEST(block_that_makes_room_in_a_cache_is_waited_for)
     slowpoke.ptr = scene_malloc(slowpoke.s, 128 * MIB);
     for (int i = 0; i < 2; i++)
         scene_free(slowpoke.s, ptrs[i]);
-    scene_use(&slowpoke.gpu);
+    hook_set(&slowpoke.gpu);
     ck_assert_int_eq(pthread_create(&thread, NULL, free_slowly, NULL), 0);
     while (!atomic_load(&slowpoke.is_stopped))
         sched_yield();
     void *ptr = scene_malloc(s, 448 * MIB);
     pthread_join(thread, NULL);
-    scene_use(scene.gpu);
+    hook_set(NULL);
     scene_free(s, ptr);
     scene_free(s, held);
 }
@@ -332,14 +333,14 @@ static void swapping_pause(uint64_t nanoseconds)
         scene_delay(weir_stream_handle(swapper.first), 200);
         scene_free(swapper.first, old);
     }
-    scene.gpu->pause(nanoseconds);
+    hook_base()->pause(nanoseconds);
 }
 
 START_TEST(what_is_freed_while_recovery_waits_for_something_else_is_waited_for)
 {
     scene_open("weir: 1\npools: { main: { max_size: 1GiB, small_below: 0, cache: off, " ALONE ", " PATIENT " } }\n");
     weir_stream *s = scene_create(NULL);
-    swapper.gpu = *scene.gpu;
+    swapper.gpu = *hook_base();
     swapper.gpu.pause = swapping_pause;
     swapper.first = scene_create(NULL);
     swapper.second = scene_create(NULL);
@@ -347,9 +348,9 @@ START_TEST(what_is_freed_while_recovery_waits_for_something_else_is_waited_for)
     void *pending = scene_malloc(swapper.second, 512 * MIB);
     scene_delay(weir_stream_handle(swapper.second), 100);
     scene_free(swapper.second, pending);
-    scene_use(&swapper.gpu);
+    hook_set(&swapper.gpu);
     void *ptr = scene_malloc(s, 512 * MIB);
-    scene_use(scene.gpu);
+    hook_set(NULL);
     ck_assert_ptr_null(swapper.on_first);
     scene_free(s, ptr);
     scene_free(swapper.second, swapper.on_second);
@@ -369,7 +370,7 @@ static void freeing_pause(uint64_t nanoseconds)
     freer.ptr = NULL;
     if (ptr)
         scene_free(freer.stream, ptr);
-    scene.gpu->pause(nanoseconds);
+    hook_base()->pause(nanoseconds);
 }
 
 START_TEST(what_is_freed_while_recovery_waits_for_a_stuck_stream_is_found)
@@ -379,7 +380,7 @@ START_TEST(what_is_freed_while_recovery_waits_for_a_stuck_stream_is_found)
     weir_stream *stuck = scene_create(NULL);
     weir_pool *other;
     void *ptr;
-    freer.gpu = *scene.gpu;
+    freer.gpu = *hook_base();
     freer.gpu.pause = freeing_pause;
     freer.stream = scene_create(NULL);
     freer.ptr = scene_malloc(freer.stream, 1536 * MIB);
@@ -387,9 +388,9 @@ START_TEST(what_is_freed_while_recovery_waits_for_a_stuck_stream_is_found)
     scene_delay(weir_stream_handle(stuck), 3600 * 1000);
     scene_free(stuck, late);
     ck_assert_int_eq(weir_pool_get(scene.w, "other", 0, NULL, &other), WEIR_OK);
-    scene_use(&freer.gpu);
+    hook_set(&freer.gpu);
     ck_assert_int_eq(weir_pool_malloc(other, &ptr, GIB, scene_stream(0)), WEIR_OK);
-    scene_use(scene.gpu);
+    hook_set(NULL);
     ck_assert_int_eq(weir_free(scene.w, ptr, scene_stream(0)), WEIR_OK);
 }
 END_TEST

@@ -2,6 +2,7 @@
 /* recovery_deadline.c - a recovery ends by its deadline whatever runs on the device: by the simulator's clock. */
 #include "lib/alloc/free.h"
 #include "lib/pool/settings.h"
+#include "tests/api/hook.h"
 #include "tests/api/recovery.h"
 #include "tests/api/scene.h"
 
@@ -157,7 +158,7 @@ static unsigned asked;
 /* As where the process's work has failed; in the end it tells, so that a test that fails ends. */
 static int broken_query(gpu_event event)
 {
-    return ++asked > 10000 ? scene.gpu->event_query(event) : GPU_UNKNOWN;
+    return ++asked > 10000 ? hook_base()->event_query(event) : GPU_UNKNOWN;
 }
 
 /* It was collected and dropped again and again, without a pause, until the deadline. */
@@ -176,11 +177,11 @@ START_TEST(free_whose_event_never_tells_is_not_looked_at_again_and_again)
         scene_delay(raw, HOUR);
         scene_free_on(raw, pending);
     }
-    broken = *scene.gpu;
+    broken = *hook_base();
     broken.event_query = broken_query;
-    scene_use(&broken);
+    hook_set(&broken);
     weir_status status = weir_stream_malloc(s, &ptr, 16 * MIB);
-    scene_use(scene.gpu);
+    hook_set(NULL);
     ck_assert_int_eq(status, WEIR_OUT_OF_MEMORY);
     ck_assert_uint_lt(asked, 100);
 }

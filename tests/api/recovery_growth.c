@@ -6,6 +6,7 @@
 #include "lib/alloc/waits.h"
 #include "lib/gpu/sim.h"
 #include "lib/pool/device.h"
+#include "tests/api/hook.h"
 #include "tests/api/recovery.h"
 #include "tests/api/scene.h"
 
@@ -221,22 +222,22 @@ static int reloading_malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_st
         scene_reload(policy(reloader.row, "512MiB"));
         scene_free(reloader.s, scene_malloc(reloader.s, 32 * MIB));
     }
-    return scene.gpu->malloc_async(ptr, size, pool, stream);
+    return hook_base()->malloc_async(ptr, size, pool, stream);
 }
 
 START_TEST(room_is_found_anew_behind_a_request_that_began_before_there_was_a_cap)
 {
     open_watched(_i);
-    reloader.gpu = *scene.gpu;
+    reloader.gpu = *hook_base();
     reloader.gpu.malloc_async = reloading_malloc_async;
     reloader.row = _i;
     reloader.s = scene_create(NULL);
     gpu_stream busy = busy_stream();
     scene_reload(policy(_i, "none"));
-    scene_use(&reloader.gpu);
+    hook_set(&reloader.gpu);
     void *ptr = scene_malloc_on(busy, GIB);
     ck_assert(reloader.has_reloaded);
-    scene_use(scene.gpu);
+    hook_set(NULL);
     scene_free_on(busy, ptr);
     uint64_t before = reserved();
     fails(128 * MIB, weir_stream_handle(reloader.s));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/pool/weir_internal.h"
+#include "tests/api/hook.h"
 #include "tests/api/refusal.h"
 #include "tests/api/scene.h"
 
@@ -33,8 +34,8 @@ static bool is_broken;
 /* The program sets the threshold while Weir asks for memory, through the handle that it has. */
 static int malloc_and_set(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
 {
-    scene.gpu->pool_set(pool, GPU_POOL_RELEASE_THRESHOLD, 123 * MIB);
-    return scene.gpu->malloc_async(ptr, size, pool, stream);
+    hook_base()->pool_set(pool, GPU_POOL_RELEASE_THRESHOLD, 123 * MIB);
+    return hook_base()->malloc_async(ptr, size, pool, stream);
 }
 
 START_TEST(threshold_that_the_program_sets_during_an_attempt_stays)
@@ -42,11 +43,11 @@ START_TEST(threshold_that_the_program_sets_during_an_attempt_stays)
     scene_open("weir: 1\ndefaults: { pool: a }\npools: { a: { small_below: 0, current: true, release_threshold: all } }\n");
     weir_stream *s = scene_create(NULL);
     void *held = scene_malloc(s, scene.memory - 96 * MIB);
-    hooked = *scene.gpu;
+    hooked = *hook_base();
     hooked.malloc_async = malloc_and_set;
-    scene_use(&hooked);
+    hook_set(&hooked);
     refuse(s, 100 * MIB);
-    scene_use(scene.gpu);
+    hook_set(NULL);
     ck_assert_uint_eq(threshold_of(scene.pool), 123 * MIB);
     scene_free(s, held);
 }
@@ -71,7 +72,7 @@ static int set_unless_broken(gpu_pool pool, enum gpu_pool_attribute attribute, u
 {
     if (attribute == GPU_POOL_RELEASE_THRESHOLD && value == UINT64_MAX && is_broken)
         return GPU_UNKNOWN;
-    return scene.gpu->pool_set(pool, attribute, value);
+    return hook_base()->pool_set(pool, attribute, value);
 }
 
 START_TEST(threshold_that_could_not_be_put_back_is_by_the_next_trim)
@@ -79,14 +80,14 @@ START_TEST(threshold_that_could_not_be_put_back_is_by_the_next_trim)
     scene_open("weir: 1\ndefaults: { pool: a }\npools: { a: { small_below: 0, release_threshold: all } }\n");
     weir_stream *s = scene_create(NULL);
     void *held = scene_malloc(s, GIB);
-    hooked = *scene.gpu;
+    hooked = *hook_base();
     hooked.pool_set = set_unless_broken;
-    scene_use(&hooked);
+    hook_set(&hooked);
     is_broken = true;
     refuse(s, scene.memory - GIB + 32 * MIB);
     is_broken = false;
     scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "weir_pool_trim");
-    scene_use(scene.gpu);
+    hook_set(NULL);
     ck_assert_uint_eq(threshold_of(scene.pool), UINT64_MAX);
     scene_free(s, held);
 }

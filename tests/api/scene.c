@@ -4,10 +4,7 @@
 #include "lib/base/service.h"
 #include "lib/pool/mapped_closed.h"
 #include "lib/pool/retired.h"
-#include "lib/pool/weir_internal.h"
 
-#include <errno.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +16,6 @@
 struct scene scene;
 static gpu_stream streams[STREAMS_MAX];
 static size_t stream_count;
-static bool is_by_hand;
 
 bool scene_is_sim(void)
 {
@@ -109,61 +105,17 @@ void scene_begin_by_hand(void)
 {
     scene_begin();
     weir__service_by_hand(scene.gpu);
-    is_by_hand = true;
 }
 
 void scene_end_by_hand(void)
 {
     scene_end();
     weir__service_by_hand(NULL);
-    is_by_hand = false;
 }
 
 void scene_pass(uint64_t time)
 {
     weir__service_pass(scene.gpu->now() + time);
-}
-
-/* A job that stores a pointer to a table of CUDA's functions. */
-struct use {
-    struct weir__job job;
-    const struct gpu **place, *gpu;
-    sem_t is_stored;
-};
-
-static uint64_t store(struct weir__job *job)
-{
-    struct use *use = (struct use *)job;
-    *use->place = use->gpu;
-    sem_post(&use->is_stored);
-    return WEIR__SERVICE_NEVER;
-}
-
-static void use_at(const struct gpu **place, const struct gpu *gpu)
-{
-    weir_error error = WEIR_ERROR_INIT;
-    struct use use = { .job = { .run = store }, .place = place, .gpu = gpu };
-    if (is_by_hand) {
-        *place = gpu;
-        return;
-    }
-    ck_assert_int_eq(sem_init(&use.is_stored, 0, 0), 0);
-    scene_ok(weir__service_add(&use.job, &error), "weir__service_add");
-    weir__service_wake(&use.job, 0);
-    while (sem_wait(&use.is_stored) != 0)
-        ck_assert_int_eq(errno, EINTR);
-    weir__service_remove(&use.job);
-    sem_destroy(&use.is_stored);
-}
-
-void scene_use(const struct gpu *gpu)
-{
-    use_at(&scene.w->gpu, gpu);
-}
-
-void scene_use_for_arena(weir_pool *pool, const struct gpu *gpu)
-{
-    use_at(&pool->native.mapped->gpu, gpu);
 }
 
 static void count_line(void *data, weir_log_level level, const char *line)

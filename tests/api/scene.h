@@ -45,13 +45,6 @@ void scene_begin_by_hand(void);
 void scene_end_by_hand(void);
 /* So many nanoseconds pass. */
 void scene_pass(uint64_t time);
-/*
- * From now on the weir calls CUDA through `gpu`, a table of the test's own, or through the scene's again. The service thread stores the
- * pointer, between two jobs, since jobs read it. Never called where a lock of Weir's is held, for which a job might wait.
- */
-void scene_use(const struct gpu *gpu);
-/* The same for an arena, which has its own pointer to the table. */
-void scene_use_for_arena(weir_pool *pool, const struct gpu *gpu);
 /* Replaces the simulator's settings, before scene_open(). */
 void scene_simulate(const char *settings);
 
