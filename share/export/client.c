@@ -311,9 +311,11 @@ static bool is_allowed(weir_export *e, const struct share_process *process, weir
     pthread_mutex_lock(&e->lock);
     bool is_in = share_allowed_has(&e->allowed, process);
     pthread_mutex_unlock(&e->lock);
-    if (!is_in)
-        weir__fail(error, WEIR_REFUSED, "user %u may not connect%s: add it to pools.%s.share.allow", (unsigned)process->uid,
-                   weir__user_note(process->uid), e->pool->name);
+    const char *note = weir__user_note(process->uid);
+    if (!is_in && *note)
+        weir__fail(error, WEIR_REFUSED, "user %u may not connect%s", (unsigned)process->uid, note);
+    else if (!is_in)
+        weir__fail(error, WEIR_REFUSED, "user %u may not connect: add it to pools.%s.share.allow", (unsigned)process->uid, e->pool->name);
     return is_in;
 }
 
