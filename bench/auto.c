@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * `release_threshold: auto`: a loop of 1 GiB with other phases between, beside fixed thresholds; what is still held a minute later; the
- * requests of a step that comes again after its memory went back, with and without growth ahead of demand; and what both jobs of the keeper
- * cost the calls of another thread. Takes 40 seconds, most of them asleep.
+ * requests of a step that comes again after its memory went back; and what the keeper costs the calls of another thread. Takes 40 seconds,
+ * most of them asleep.
  */
 #include "bench/section.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-
-#include "lib/release/ahead.h"
 
 #define POLICY(threshold) "weir: 1\nkeeper: true\npools: { p: { devices: [0], release_threshold: " threshold ", cache: off } }\n"
 
@@ -112,7 +110,7 @@ static void step(const struct side *side, struct requests *requests)
     side_wait(side);
 }
 
-static void show_requests(struct bench *bench, const char *name, struct requests *requests, enum bench_bound bound)
+static void show_requests(struct bench *bench, const char *name, struct requests *requests)
 {
     struct bench_series half = {.name = "p50"}, most = {.name = "p99"}, worst = {.name = "worst"}, slow = {.name = "p99.9"};
     struct bench_series all = {.name = "all of a step"};
@@ -125,42 +123,27 @@ static void show_requests(struct bench *bench, const char *name, struct requests
     bench_add(&slow, requests->values[requests->count - 1 - requests->count / 1000]);
     bench_add(&worst, requests->values[requests->count - 1]);
     struct bench_figure *figure = bench_figure_of(&bench->report, "auto", name, &half, &most, &slow, &worst, &all);
-    bench_show(figure, bench_median(&slow), "ns", bound, 5000);
+    bench_show(figure, bench_median(&slow), "ns", BENCH_AT_MOST, 5000);
 }
 
 static void measure_steps(struct bench *bench)
 {
-    static struct requests first[2], later[2];
-    static const char *const names[2] = {"growth ahead on", "growth ahead off"};
-    struct side sides[2];
-    for (size_t i = 0; i < 2; i++) {
-        sides[i] = side_weir(bench, "auto", POLICY("auto"), 1);
-        first[i].count = later[i].count = 0;
-    }
-    weir__ahead_set(sides[1].w, false, NULL);
+    static struct requests first, later;
+    struct side side = side_weir(bench, "auto", POLICY("auto"), 1);
     unsigned kept = 0;
     for (size_t visit = 0; visit <= (bench->quick ? 1 : VISITS); visit++) {
-        for (size_t i = 0; i < 2; i++) {
-            /* The first visit warms up. */
-            step(&sides[i], visit ? &first[i] : NULL);
-            for (size_t s = 1; s < STEPS; s++)
-                step(&sides[i], visit ? &later[i] : NULL);
-        }
+        /* The first visit warms up. */
+        step(&side, visit ? &first : NULL);
+        for (size_t s = 1; s < STEPS; s++)
+            step(&side, visit ? &later : NULL);
         if (visit < VISITS)
-            for (size_t i = 0; i < 2; i++)
-                kept += went_back(&sides[i], GONE, PATIENCE) > GONE;
+            kept += went_back(&side, GONE, PATIENCE) > GONE;
     }
-    char name[96];
-    for (size_t i = 0; i < 2; i++) {
-        snprintf(name, sizeof name, "requests of a step that comes again, %s", names[i]);
-        show_requests(bench, name, &later[i], i ? BENCH_SHOWN : BENCH_AT_MOST);
-        snprintf(name, sizeof name, "the same once its memory had gone back, %s", names[i]);
-        show_requests(bench, name, &first[i], i ? BENCH_SHOWN : BENCH_AT_MOST);
-    }
+    show_requests(bench, "requests of a step that comes again", &later);
+    show_requests(bench, "the same once its memory had gone back", &first);
     if (kept)
         printf("auto     memory stayed for longer than %d s %u times, so some of these steps found theirs\n", PATIENCE / 1000, kept);
-    for (size_t i = 0; i < 2; i++)
-        side_close(&sides[i]);
+    side_close(&side);
 }
 
 /* Others' calls ------------------------------------------------------------------------------------------------------------------------ */
@@ -227,7 +210,6 @@ static void measure_others(struct bench *bench)
     step(&side, NULL);
     step(&side, NULL);
     probe_while(bench, &side, "a pair of another thread, while the keeper trims", true, false);
-    probe_while(bench, &side, "a pair of another thread, while it grows ahead of steps", true, true);
     side_close(&side);
 }
 

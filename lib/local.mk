@@ -106,8 +106,6 @@ lib_libcore_la_SOURCES = \
 	%reldir%/pool/demand.h \
 	%reldir%/pool/device.c \
 	%reldir%/pool/device.h \
-	%reldir%/pool/extend.c \
-	%reldir%/pool/extend.h \
 	%reldir%/pool/figures.c \
 	%reldir%/pool/figures.h \
 	%reldir%/pool/former.c \
@@ -190,8 +188,6 @@ lib_libcore_la_SOURCES = \
 	%reldir%/recover/rungs.c \
 	%reldir%/release/adapt.c \
 	%reldir%/release/adapt.h \
-	%reldir%/release/ahead.c \
-	%reldir%/release/ahead.h \
 	%reldir%/release/give.c \
 	%reldir%/release/give.h \
 	%reldir%/release/keeper.c \

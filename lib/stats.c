@@ -49,8 +49,6 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     read_audit(&pool->adapted.used, &stats->kept_used, &stats->kept_used_ms);
     read_audit(&pool->adapted.unused, &stats->kept_unused, &stats->kept_unused_ms);
     read_audit(&pool->adapted.missed, &stats->given_missed, &stats->given_missed_ms);
-    read_audit(&pool->adapted.ahead, &stats->grown_ahead, &stats->grown_ahead_ms);
-    read_audit(&pool->adapted.ahead_used, &stats->ahead_used, &stats->ahead_used_ms);
     stats->keep = atomic_load(&pool->settings.keep);
 
     stats->used = stats->live + stats->cached;

@@ -105,10 +105,6 @@ static const struct member pool_members[] = {
     { POOL(kept_unused_ms), UINT },
     { POOL(given_missed), UINT },
     { POOL(given_missed_ms), UINT },
-    { POOL(grown_ahead), UINT },
-    { POOL(grown_ahead_ms), UINT },
-    { POOL(ahead_used), UINT },
-    { POOL(ahead_used_ms), UINT },
     END,
 };
 

@@ -413,8 +413,6 @@ typedef struct weir_pool_stats {
        neighbour asks for memory. */
     uint64_t kept_unused, kept_unused_ms;
     uint64_t given_missed, given_missed_ms; /* memory given back and taken from the device again within 4 s: the time lost */
-    uint64_t grown_ahead, grown_ahead_ms; /* memory that the keeper took ahead of requests: the time that took on the keeper's thread */
-    uint64_t ahead_used, ahead_used_ms;   /* the part of grown_ahead that was used: the time saved */
     /* Since 0.2. */
     uint64_t obtainable; /* a request of this size surely succeeds while nobody else takes memory of the device: a lower bound by the cap
                             and the device. Idle memory counts for an arena, which can move its free pages. It does not count for a CUDA

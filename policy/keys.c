@@ -198,8 +198,7 @@ static const struct policy_key pool_keys[] = {
         .help = "How much reserved memory the pool and its small twin together keep when a stream or event is synchronised; memory "
                 "above it goes back to the device. none keeps nothing, which makes each allocation after a synchronise slow; all keeps "
                 "everything. auto keeps everything at a synchronise, but lets the keeper give back what the program will hardly need "
-                "again, and grow the pool ahead of what it will need; it needs keeper: true, see AUTOMATIC THRESHOLDS. An exportable "
-                "pool cannot have it: see ipc.",
+                "again; it needs keeper: true, see AUTOMATIC THRESHOLDS. An exportable pool cannot have it: see ipc.",
     },
     {
         POOL_KEY("initial_size", SIZE, initial_size),

@@ -51,26 +51,6 @@ uint64_t weir__demand_least(const struct weir__demand *demand)
     return least;
 }
 
-uint64_t weir__demand_low(const struct weir__demand *demand)
-{
-    return demand->count ? epoch_before(demand, 0)->low : 0;
-}
-
-uint64_t weir__demand_expected(const struct weir__demand *demand)
-{
-    uint64_t most = 0;
-    for (unsigned i = 0; i < WEIR__DEMAND_BUSY; i++)
-        most = weir__larger(most, demand->peaks[i]);
-    return most;
-}
-
-void weir__demand_expect_less(struct weir__demand *demand, uint64_t peak)
-{
-    for (unsigned i = 0; i < WEIR__DEMAND_BUSY; i++)
-        if (demand->peaks[i] > peak)
-            demand->peaks[i] = peak;
-}
-
 /* The longest patience under which keeping costs no more than giving back and growing again. */
 static unsigned break_even(const struct weir__demand_costs *costs)
 {
@@ -104,10 +84,6 @@ void weir__demand_add(struct weir__demand *demand, uint64_t low, uint64_t high, 
     demand->epochs[demand->next] = epoch;
     demand->next = (demand->next + 1) % WEIR__DEMAND_EPOCHS;
     demand->count += demand->count < WEIR__DEMAND_EPOCHS;
-    if (high - low >= WEIR__DEMAND_CHANGE) {
-        demand->peaks[demand->next_peak] = high;
-        demand->next_peak = (demand->next_peak + 1) % WEIR__DEMAND_BUSY;
-    }
     unsigned usual = break_even(costs), best = usual;
     for (unsigned choice = 0; choice < WEIR__DEMAND_CHOICES; choice++)
         reckon(demand, choice, &epoch, costs);

@@ -7,9 +7,6 @@
  * weighed: what each of several would have cost so far is reckoned along, in the time of calls that wait. Keeping memory has its price in
  * that coin, too. The one that breaks even is taken, unless another would have been clearly cheaper.
  *
- * What it needed when it was busy lasts longer, as a program that sleeps between its steps wakes up to the same step: of the last epochs
- * in which its use rose or fell, however long ago they were, the highest peak is expected of the next rise.
- *
  * Pure reckoning. Owned by its pool; only the keeper uses it.
  */
 #ifndef WEIR_LIB_DEMAND_H
@@ -20,8 +17,6 @@
 #define WEIR__DEMAND_EPOCH UINT64_C(500000000) /* nanoseconds */
 #define WEIR__DEMAND_EPOCHS 32                 /* the longest patience */
 #define WEIR__DEMAND_CHOICES 6                 /* a patience of 1, 2, 4, … epochs */
-#define WEIR__DEMAND_BUSY 16                   /* epochs in which the use changed */
-#define WEIR__DEMAND_CHANGE (UINT64_C(32) << 20) /* by so many bytes at least */
 
 /* Nanoseconds for a GiB. */
 struct weir__demand_costs {
@@ -40,8 +35,6 @@ struct weir__demand {
         uint64_t kept; /* bytes that the pool would have now, */
         uint64_t cost; /* and the nanoseconds that it would have cost. Old ones fade */
     } choices[WEIR__DEMAND_CHOICES];
-    uint64_t peaks[WEIR__DEMAND_BUSY]; /* of the last epochs that were busy; the latest stands before `next_peak` */
-    unsigned next_peak;
 };
 
 void weir__demand_begin(struct weir__demand *demand);
@@ -51,12 +44,6 @@ void weir__demand_add(struct weir__demand *demand, uint64_t low, uint64_t high, 
 uint64_t weir__demand_wanted(const struct weir__demand *demand);
 /* The least that was in use in the time that counts for that. */
 uint64_t weir__demand_least(const struct weir__demand *demand);
-/* The least that was in use in the last epoch. */
-uint64_t weir__demand_low(const struct weir__demand *demand);
-/* The most that will be in use once the use rises again. */
-uint64_t weir__demand_expected(const struct weir__demand *demand);
-/* That much was expected in vain, as no more than `peak` was in use. */
-void weir__demand_expect_less(struct weir__demand *demand, uint64_t peak);
 /* What so many bytes cost, at a cost for a GiB. */
 uint64_t weir__demand_cost(uint64_t bytes, uint64_t cost);
 

@@ -92,7 +92,6 @@ struct weir__device {
     struct weir__asking asking;
     struct weir__pending pending;
     struct weir__recovery recovery;
-    gpu_stream extending; /* the keeper's, to grow pools on; NULL: it has none */
     struct weir__quota quota; /* as the environment was when the weir was opened. Fixed after open */
 };
 

@@ -31,15 +31,6 @@ void weir__keeper_look(weir *w)
     weir__service_wake(&w->keeper.job, 0);
 }
 
-void weir__pool_risen(weir_pool *pool)
-{
-    if (atomic_exchange(&pool->figures.watched, UINT64_MAX) == UINT64_MAX ||
-        atomic_load(&pool->figures.taken) >= atomic_load(&pool->figures.watched_most) || !weir__keeper_is_on(pool->w))
-        return;
-    atomic_store(&pool->keeper.is_risen, true);
-    weir__service_wake(&pool->w->keeper.ahead, 0);
-}
-
 void weir__keeper_wake(weir *w)
 {
     if (weir__keeper_is_on(w))

@@ -31,16 +31,4 @@ static inline void weir__pool_left(weir_pool *pool)
         weir__keeper_wake(pool->w);
 }
 
-/* As much is in use as the keeper waits for. */
-void weir__pool_risen(weir_pool *pool);
-
-/* The pool has served a request. */
-static inline void weir__pool_served(weir_pool *pool)
-{
-    if (__builtin_expect(atomic_load_explicit(&pool->figures.taken, memory_order_relaxed) >=
-                             atomic_load_explicit(&pool->figures.watched, memory_order_relaxed),
-                         0))
-        weir__pool_risen(pool);
-}
-
 #endif

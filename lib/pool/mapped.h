@@ -101,9 +101,6 @@ int weir__mapped_malloc(struct weir__mapped *mapped, uint64_t bytes, const struc
 int weir__mapped_free(struct weir__mapped *mapped, struct weir__extent *extent, const struct weir__mapped_user *user);
 /* Makes so many bytes idle. */
 int weir__mapped_fill(struct weir__mapped *mapped, uint64_t bytes);
-/* Maps so many bytes more, whatever is idle, for requests of 1 MiB and above. Call it in relaxed capture mode. Returns the bytes; less where
-   that failed. */
-uint64_t weir__mapped_extend(struct weir__mapped *mapped, uint64_t bytes);
 
 /* No call on the stream is under way, and none follows. It is alive, and its last frees get an event. */
 void weir__mapped_stream_closed(struct weir__mapped *mapped, uint64_t id);

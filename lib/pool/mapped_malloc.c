@@ -3,8 +3,6 @@
 #include "lib/base/context.h"
 #include "lib/pool/mapped_stream.h"
 
-#define EXTENSION (UINT64_C(32) << 20) /* bytes of a page that no request asked for: larger ones would be pinned by as little */
-
 /* What is mapped and may serve the stream. Called with mapped->lock. */
 static struct weir__extent *take(struct weir__mapped *mapped, uint64_t id, uint64_t bytes)
 {
@@ -194,17 +192,4 @@ int weir__mapped_fill(struct weir__mapped *mapped, uint64_t bytes)
     weir__arena_give(&mapped->arena, extent, NULL, 0);
     weir__spin_unlock(&mapped->lock);
     return GPU_SUCCESS;
-}
-
-uint64_t weir__mapped_extend(struct weir__mapped *mapped, uint64_t bytes)
-{
-    uint64_t done = 0;
-    pthread_mutex_lock(&mapped->growing);
-    weir__spin_lock(&mapped->lock);
-    while (done < bytes && weir__pages_extend(&mapped->arena.large, EXTENSION) == 0)
-        done += EXTENSION;
-    raise_high(mapped);
-    weir__spin_unlock(&mapped->lock);
-    pthread_mutex_unlock(&mapped->growing);
-    return done;
 }

@@ -202,7 +202,6 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
     pool->kind.small_below = pool->kind.is_exportable ? 0 : entry->small_below;
     pool->kind.max_block = pool->kind.is_exportable ? entry->ipc_max_block : UINT64_MAX;
     pool->settings.max_size = weir__quota_cap(&device->quota, entry);
-    atomic_init(&pool->figures.watched, UINT64_MAX);
     atomic_init(&pool->use.references, 1);
     return pool;
 }

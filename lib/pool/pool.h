@@ -32,19 +32,6 @@ struct weir__retired;
 
 #define WEIR__ADAPTED_EPOCHS 8 /* in which growth is laid to what was given back */
 
-/* What the keeper has grown a pool by ahead of demand (ahead.h). Its own. */
-struct weir__ahead {
-    bool is_due;       /* another piece follows the last one */
-    uint64_t unused;   /* bytes that nobody has used so far */
-    uint64_t level;    /* bytes reserved with them; 0: there are none */
-    uint64_t peak;     /* the most in use since there are some */
-    uint64_t credit;   /* bytes that may be grown before some are used */
-    uint64_t used_now; /* bytes that came to be used in the present epoch */
-    uint64_t since;    /* when some were grown or came to be used last, by the service's clock */
-    unsigned failures; /* one after the other, and */
-    uint64_t pause;    /* until when there is no other attempt */
-};
-
 /* What the keeper knows of a pool whose threshold it sets. Its own, but for the counts, which are atomic. */
 struct weir__adapted {
     struct weir__demand demand;
@@ -63,8 +50,7 @@ struct weir__adapted {
     /* Bytes, and nanoseconds of calls that they saved or cost. */
     struct weir__audit {
         _Atomic uint64_t bytes, time;
-    } used, unused, missed, ahead, ahead_used;
-    struct weir__ahead grown;
+    } used, unused, missed;
 };
 
 struct weir_pool {
@@ -134,7 +120,6 @@ struct weir_pool {
     struct {
         atomic_bool is_left; /* it is to look at the pool: something was freed into it, or its threshold fell */
         bool is_due;         /* its own: it found idle memory above the threshold */
-        atomic_bool is_risen; /* as much is in use as it waits for */
     } keeper;
 
     /* Of `release_threshold: auto`, the keeper's own (adapt.h). */
@@ -175,8 +160,6 @@ struct weir_pool {
     /* What is counted. Atomic, but for `counts`, each of which is guarded by the lock of its shard of the block table. */
     struct {
         _Atomic uint64_t taken;   /* bytes of the blocks that Weir has from CUDA, in whichever hands they are */
-        /* At so many of them the keeper is told, unless it is so many: then there is nothing to grow ahead. UINT64_MAX: it is not told. */
-        _Atomic uint64_t watched, watched_most;
         _Atomic int64_t spare;    /* of these, bytes that no user has: cached, or rounding of a class; as far as streams have told yet */
         _Atomic uint64_t taken_high, live_high, failures;
         _Atomic uint64_t taken_before; /* what taken_high was before the keeper made it start anew */

@@ -114,17 +114,6 @@ void weir__record_growth(weir_pool *pool, uint64_t size, uint64_t reserved, uint
         weir__record_pool(WEIR__KIND_MAP, pool, grown, weir__record_nanoseconds(&pool->w->recorder, ticks));
 }
 
-void weir__record_extension(weir_pool *pool, uint64_t bytes, uint64_t took)
-{
-    uint64_t used, reserved;
-    if (!weir__records(&pool->w->recorder, WEIR__LEVEL_POOL) || !read_figures(pool, &used, &reserved))
-        return;
-    /* No request is to find it, and be taken for who did it. */
-    claim(pool, reserved, bytes);
-    weir__record_pool(WEIR__KIND_MAP, pool, bytes, took);
-    weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
-}
-
 void weir__record_trim(weir_pool *pool, uint64_t bytes, uint64_t left, uint64_t took)
 {
     weir__record_pool(WEIR__KIND_TRIM, pool, bytes, took);

@@ -48,9 +48,6 @@ void weir__record_begin(weir_pool *pool);
 /* So many bytes of the pool went back, which left it so many and took so many nanoseconds. */
 void weir__record_trim(weir_pool *pool, uint64_t bytes, uint64_t left, uint64_t took);
 
-/* The keeper made the pool of CUDA's grow by so many bytes, which took so many nanoseconds. An arena's growth writes itself down. */
-void weir__record_extension(weir_pool *pool, uint64_t bytes, uint64_t took);
-
 /* What each pool has in use and reserved now. It asks CUDA. */
 void weir__record_pools(weir *w);
 

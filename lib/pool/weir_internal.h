@@ -38,8 +38,8 @@ struct weir__callbacks {
 
 /* The job of `keeper: true` (keeper.h). */
 struct weir__keeper {
-    struct weir__job job, ahead; /* ahead.h has the second */
-    atomic_bool is_on; /* both jobs are added. Changed under w->config, or while nobody else knows the weir */
+    struct weir__job job;
+    atomic_bool is_on; /* the job is added. Changed under w->config, or while nobody else knows the weir */
 };
 
 struct weir {

@@ -8,7 +8,6 @@
 #include "lib/gpu/clock.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
-#include "lib/release/ahead.h"
 
 #define PIECE (UINT64_C(64) << 20)  /* bytes that go back at a time: other threads' calls wait for 60 us (measured), */
 #define PAUSE (5 * GPU_MILLISECOND) /* and then have so long for themselves */
@@ -22,17 +21,19 @@
 /* Nanoseconds for a GiB (measured on an H200; an arena's for pieces of 64 MiB, between those measured for 32 and 256). */
 static const struct weir__demand_costs pool_costs = {.grow = 830000, .trim = 930000}, arena_costs = {.grow = 450000, .trim = 600000};
 
-bool weir__adapt_is_asked(const weir_pool *pool, uint64_t now)
+/* Whether a neighbour has asked for memory of the pool's device of late. */
+static bool is_asked(const weir_pool *pool, uint64_t now)
 {
     const struct weir__adapted *adapted = &pool->adapted;
     uint64_t asks = atomic_load_explicit(&pool->device->recovery.asks_received, memory_order_relaxed);
     return asks != adapted->asks || (asks && now - adapted->asked < ASKED_TIME);
 }
 
-struct weir__demand_costs weir__adapt_costs(const weir_pool *pool, uint64_t now)
+/* What memory of the pool costs at present. */
+static struct weir__demand_costs costs_of(const weir_pool *pool, uint64_t now)
 {
     struct weir__demand_costs costs = pool->native.mapped ? arena_costs : pool_costs;
-    costs.rent = RENT * WEIR__DEMAND_EPOCH / GPU_SECOND * (weir__adapt_is_asked(pool, now) ? ASKED_RENT : 1);
+    costs.rent = RENT * WEIR__DEMAND_EPOCH / GPU_SECOND * (is_asked(pool, now) ? ASKED_RENT : 1);
     return costs;
 }
 
@@ -57,19 +58,25 @@ static bool is_above(uint64_t reserved, uint64_t kept)
 
 /* Epochs ------------------------------------------------------------------------------------------------------------------------------ */
 
+/* Counts bytes, and what they cost or saved, in nanoseconds. */
+static void add_audit(struct weir__audit *audit, uint64_t bytes, uint64_t time)
+{
+    atomic_fetch_add_explicit(&audit->bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&audit->time, time, memory_order_relaxed);
+}
+
 /* What came of the bytes that lay idle until this epoch, and of those that were given back before it. */
 static void audit(struct weir__adapted *adapted, uint64_t reserved, const struct weir__demand_costs *costs)
 {
     uint64_t again = weir__less(weir__smaller(adapted->high, adapted->reserved), adapted->peak), idle = weir__less(adapted->reserved, adapted->peak);
     uint64_t grown = weir__less(reserved, adapted->reserved);
-    again = weir__less(again, adapted->grown.used_now);
     if (again && idle) {
-        weir__audit_add(&adapted->used, again, weir__demand_cost(again, costs->grow + costs->trim));
+        add_audit(&adapted->used, again, weir__demand_cost(again, costs->grow + costs->trim));
         adapted->rent -= (uint64_t)((unsigned __int128)adapted->rent * again / idle);
     }
     for (unsigned i = 0; i < WEIR__ADAPTED_EPOCHS && grown; i++) {
         uint64_t missed = weir__smaller(grown, adapted->given[i]);
-        weir__audit_add(&adapted->missed, missed, weir__demand_cost(missed, costs->grow + costs->trim));
+        add_audit(&adapted->missed, missed, weir__demand_cost(missed, costs->grow + costs->trim));
         adapted->given[i] -= missed;
         grown -= missed;
     }
@@ -86,7 +93,7 @@ static void age_given(struct weir__adapted *adapted, uint64_t epochs)
 static void end_epochs(weir_pool *pool, uint64_t now, uint64_t use, uint64_t reserved)
 {
     struct weir__adapted *adapted = &pool->adapted;
-    const struct weir__demand_costs costs = weir__adapt_costs(pool, now);
+    const struct weir__demand_costs costs = costs_of(pool, now);
     uint64_t passed = (now - adapted->began) / WEIR__DEMAND_EPOCH, quiet = weir__smaller(adapted->low, use);
     /* It slept through the others, for as long as nothing was freed. */
     for (uint64_t i = 1; i < weir__smaller(passed, WEIR__DEMAND_EPOCHS); i++)
@@ -96,9 +103,8 @@ static void end_epochs(weir_pool *pool, uint64_t now, uint64_t use, uint64_t res
     audit(adapted, reserved, &costs);
     age_given(adapted, 1);
     if (reserved > adapted->reserved)
-        adapted->waste = weir__less(reserved - weir__smaller(adapted->grown.unused, reserved), adapted->high);
+        adapted->waste = weir__less(reserved, adapted->high);
     adapted->rent += weir__demand_cost(weir__less(reserved, adapted->high), costs.rent);
-    weir__ahead_pass(pool, now, weir__less(reserved, adapted->reserved));
     adapted->peak = adapted->high;
     adapted->reserved = reserved;
     adapted->began = now;
@@ -109,7 +115,6 @@ static void begin(weir_pool *pool, uint64_t now, uint64_t use, uint64_t high)
 {
     struct weir__adapted *adapted = &pool->adapted;
     weir__demand_begin(&adapted->demand);
-    weir__ahead_forget(pool);
     memset(adapted->given, 0, sizeof adapted->given);
     adapted->is_begun = true;
     adapted->began = now - WEIR__DEMAND_EPOCH; /* what was before counts as an epoch */
@@ -143,13 +148,12 @@ static void observe(weir_pool *pool, uint64_t now)
     note_asks(pool, now);
     adapted->low = weir__smaller(adapted->low, use);
     adapted->high = weir__larger(adapted->high, high);
-    weir__ahead_note(pool, reserved, adapted->high);
     if (now - adapted->began >= WEIR__DEMAND_EPOCH)
         end_epochs(pool, now, use, reserved);
     uint64_t wanted = weir__larger(weir__demand_wanted(&adapted->demand), adapted->high);
     /* Fragments take room beside what is wanted, but no more than what comes and goes. */
     uint64_t swing = wanted - weir__smaller(weir__demand_least(&adapted->demand), use);
-    uint64_t kept = bounded(pool, weir__larger(wanted + weir__smaller(adapted->waste, swing), adapted->grown.level)), least = bounded(pool, use);
+    uint64_t kept = bounded(pool, wanted + weir__smaller(adapted->waste, swing)), least = bounded(pool, use);
     atomic_store(&pool->settings.kept, kept);
     /* Later it may be less than now, although nothing is freed. */
     adapted->is_awake = kept > least && is_above(reserved, least);
@@ -179,7 +183,7 @@ static uint64_t give_back(weir_pool *pool)
         return WEIR__SERVICE_NEVER;
     }
     uint64_t idle = weir__larger(weir__less(before, adapted->peak), released), rent = (uint64_t)((unsigned __int128)adapted->rent * released / idle);
-    weir__audit_add(&adapted->unused, released, rent);
+    add_audit(&adapted->unused, released, rent);
     adapted->rent -= rent;
     adapted->given[0] += released;
     adapted->reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
@@ -194,7 +198,6 @@ uint64_t weir__adapt_look(struct weir__device *device, uint64_t now)
         struct weir__adapted *adapted = &pool->adapted;
         if (!atomic_load(&pool->settings.is_auto)) {
             adapted->is_begun = adapted->is_awake = adapted->is_giving = false;
-            weir__ahead_forget(pool);
             continue;
         }
         if (!atomic_exchange(&pool->keeper.is_left, false) && !adapted->is_awake)
@@ -216,7 +219,6 @@ uint64_t weir__adapt_look(struct weir__device *device, uint64_t now)
         adapted->is_giving = again != WEIR__SERVICE_NEVER;
         pool->keeper.is_due = false;
         adapted->is_awake = adapted->is_awake || again != WEIR__SERVICE_NEVER;
-        weir__ahead_watch(pool);
         if (adapted->is_awake)
             due = weir__service_earlier(due, weir__service_earlier(again, adapted->began + WEIR__DEMAND_EPOCH));
     }

@@ -18,16 +18,4 @@
    mode, on the keeper's job. */
 uint64_t weir__adapt_look(struct weir__device *device, uint64_t now);
 
-/* What memory of the pool costs at present. */
-struct weir__demand_costs weir__adapt_costs(const weir_pool *pool, uint64_t now);
-/* Counts bytes, and what they cost or saved, in nanoseconds. */
-static inline void weir__audit_add(struct weir__audit *audit, uint64_t bytes, uint64_t time)
-{
-    atomic_fetch_add_explicit(&audit->bytes, bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(&audit->time, time, memory_order_relaxed);
-}
-
-/* Whether a neighbour has asked for memory of the pool's device of late. */
-bool weir__adapt_is_asked(const weir_pool *pool, uint64_t now);
-
 #endif

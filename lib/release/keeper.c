@@ -7,7 +7,6 @@
 #include "lib/gpu/clock.h"
 #include "lib/pool/left.h"
 #include "lib/release/adapt.h"
-#include "lib/release/ahead.h"
 
 #define BATCH 64                 /* streams that are pinned at a time */
 #define PATIENCE GPU_MILLISECOND /* how long a look waits for the streams of a device, by the GPU's clock */
@@ -121,13 +120,10 @@ weir_status weir__keeper_set(weir *w, bool on, weir_error *error)
     if (!on) {
         atomic_store(&w->keeper.is_on, false);
         weir__service_remove(&w->keeper.job);
-        weir__ahead_set(w, false, NULL);
         return WEIR_OK;
     }
     w->keeper.job.run = run;
     weir_status status = weir__service_add(&w->keeper.job, error);
-    if (status == WEIR_OK && (status = weir__ahead_set(w, true, error)) != WEIR_OK)
-        weir__service_remove(&w->keeper.job);
     if (status != WEIR_OK)
         return status;
     atomic_store(&w->keeper.is_on, true);

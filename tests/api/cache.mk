@@ -36,9 +36,3 @@ TESTS += tests/api/adapt
 tests_api_adapt_SOURCES = %reldir%/adapt.c
 tests_api_adapt_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_adapt_LDADD = tests/api/libscene.la
-
-check_PROGRAMS += tests/api/ahead
-TESTS += tests/api/ahead
-tests_api_ahead_SOURCES = %reldir%/ahead.c
-tests_api_ahead_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_api_ahead_LDADD = tests/api/libscene.la

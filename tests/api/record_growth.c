@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 
-#include "lib/pool/extend.h"
 #include "lib/pool/weir_internal.h"
 #include "tests/api/hook.h"
 #include "tests/api/traced.h"
@@ -101,17 +100,6 @@ START_TEST(slow_request_has_grown_no_more_than_its_size_takes)
 }
 END_TEST
 
-START_TEST(keeper_has_grown_no_more_than_its_piece_takes)
-{
-    open_slow("level: pool", KEYS);
-    gpu_stream stream = scene_stream(0);
-    begin_other();
-    ck_assert_uint_le(weir__pool_extend(scene.pool, STEP, stream), STEP);
-    end_other();
-    ck_assert_uint_le(play().growth.bytes, STEP);
-}
-END_TEST
-
 /* 512 MiB are free behind a kernel, so a request of another stream for 900 takes the pool above its cap, which Weir watches with this
    driver. */
 START_TEST(request_that_is_refused_has_grown_nothing)
@@ -171,7 +159,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
     suite_add(tcase, slow_request_has_not_grown_what_the_pool_had_before_the_recording,
               slow_request_has_not_grown_what_the_pool_began_with, slow_request_has_grown_no_more_than_its_size_takes,
-              keeper_has_grown_no_more_than_its_piece_takes, request_that_is_refused_has_grown_nothing,
+              request_that_is_refused_has_grown_nothing,
               pool_that_refuses_reserves_what_is_live_in_it);
     return suite_run(suite);
 }

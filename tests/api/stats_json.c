@@ -69,8 +69,7 @@ START_TEST(snapshot_has_who_the_process_is_and_its_figures)
              "\"reserved\": 67108864, \"live_high\": 50331648, \"reserved_high\": 67108864, \"max_size\": 268435456, "
              "\"release_threshold\": 18446744073709551615, \"keep\": 0, \"obtainable\": 201326592, \"live_blocks\": 1, \"graph_blocks\": 0, \"mallocs\": 1, "
              "\"frees\": 0, \"failures\": 0, \"cache_hits\": 0, \"kept_used\": 0, \"kept_used_ms\": 0, \"kept_unused\": 0, "
-             "\"kept_unused_ms\": 0, \"given_missed\": 0, \"given_missed_ms\": 0, \"grown_ahead\": 0, \"grown_ahead_ms\": 0, "
-             "\"ahead_used\": 0, \"ahead_used_ms\": 0}], "
+             "\"kept_unused_ms\": 0, \"given_missed\": 0, \"given_missed_ms\": 0}], "
              "\"tags\": [{\"name\": \"weights\", \"live\": 50331648, \"live_high\": 50331648, \"live_blocks\": 1}]}");
     ck_assert_str_eq(from(json_of(w), "\"devices\""), expected);
     snprintf(expected, sizeof expected, "{\"version\": \"%s\", \"pid\": %d, \"program\": \"%s\", \"age_ms\": ", weir_version(),

@@ -9,7 +9,6 @@
 /* What is free on each device, and what each pool reserves of it. */
 struct holding {
     uint64_t free[DEVICES_MAX], reserved[POOLS][DEVICES_MAX];
-    uint64_t ahead[POOLS][DEVICES_MAX]; /* that the keeper grew the pools by, since they were opened */
 };
 
 static uint64_t free_of(const struct program *program, int device)
@@ -28,7 +27,6 @@ static struct holding look(const struct program *program)
         for (size_t i = 0; i < weir_stats_pool_count(stats); i++) {
             const weir_pool_stats *seen = weir_stats_pool(stats, i);
             holding.reserved[memory_name_of(seen)][seen->device] = seen->reserved;
-            holding.ahead[memory_name_of(seen)][seen->device] = seen->grown_ahead;
         }
         weir_stats_free(stats);
     }
@@ -45,7 +43,7 @@ static void judge(struct program *program, const struct holding *before, const c
     for (int device = 0; device < program->plan.devices; device++) {
         uint64_t may_lack = 0;
         for (size_t name = 0; name < memory_names(program); name++) {
-            uint64_t may_grow = atomic_load(&program->served[name][device]) + now.ahead[name][device] - before->ahead[name][device];
+            uint64_t may_grow = atomic_load(&program->served[name][device]);
             may_lack += may_grow;
             CHAOS_EXPECT(now.reserved[name][device] <= before->reserved[name][device] + may_grow,
                          "pool %zu of device %d after %s %llu MiB: expected at most %llu MiB reserved, and %llu MiB for what was served, seen %llu MiB",

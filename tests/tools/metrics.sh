@@ -94,11 +94,10 @@ check_metrics "tag_has_the_figures_of_ps" "[m('weir_tag_%s' % n, tag='kv-cache',
 ('live_bytes', 'live_peak_bytes', 'live_blocks')] == [32 << 20, 32 << 20, 1] and ps['tags'] == \
 [{'name': 'kv-cache', 'live': 32 << 20, 'live_high': 32 << 20, 'live_blocks': 1}]"
 check_metrics "automatic_threshold_has_the_audit_of_ps" "[m('weir_pool_%s_total' % n, pool='swing', private='false', device='0') for n in \
-('kept_used_bytes', 'kept_used_seconds', 'kept_unused_bytes', 'kept_unused_seconds', 'given_missed_bytes', 'given_missed_seconds', \
-'grown_ahead_bytes', 'grown_ahead_seconds', 'ahead_used_bytes', 'ahead_used_seconds')] == [0] * 10 and ps['audits'] == \
+('kept_used_bytes', 'kept_used_seconds', 'kept_unused_bytes', 'kept_unused_seconds', 'given_missed_bytes', 'given_missed_seconds')] == \
+[0] * 6 and ps['audits'] == \
 [{'device': 0, 'pool': 'swing', 'is_private': False, 'is_auto': True, 'kept_used': 0, 'kept_used_ms': 0, \
-'kept_unused': 0, 'kept_unused_ms': 0, 'given_missed': 0, 'given_missed_ms': 0, 'grown_ahead': 0, 'grown_ahead_ms': 0, \
-'ahead_used': 0, 'ahead_used_ms': 0}]"
+'kept_unused': 0, 'kept_unused_ms': 0, 'given_missed': 0, 'given_missed_ms': 0}]"
 check_metrics "pool_of_a_fixed_threshold_has_no_audit" "not [1 for n, l, v in series if 'kept_' in n and l['pool'] == 'main']"
 check_metrics "device_has_the_figures_of_ps" "all(m('weir_device_%s_total' % n, device='0') == ps['devices'][0][k] for n, k in \
 (('recoveries', 'recoveries'), ('asks_sent', 'asks_sent'), \

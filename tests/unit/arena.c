@@ -432,39 +432,6 @@ START_TEST(a_trim_gives_back_the_highest_pages_and_no_more_than_it_must)
 }
 END_TEST
 
-START_TEST(an_extension_is_complete_behind_what_is_mapped_whatever_is_idle)
-{
-    struct model *m = model_new(20);
-    put(m, get(m, NONE, 4 * MIB), NONE);
-    get(m, NONE, 3 * MIB);
-    ck_assert_int_eq(weir__pages_extend(&m->arena.large, 6 * MIB), 0);
-    ck_assert_int_eq(weir__pages_extend(&m->arena.large, 2 * MIB), 0);
-    ck_assert_uint_eq(mapped(m), 12 * MIB);
-    expect_offset(get(m, NONE, 9 * MIB), 3 * MIB);
-    ck_assert_uint_eq(mapped(m), 12 * MIB);
-    model_end(m);
-}
-END_TEST
-
-/* The page cannot be created, or not be mapped, or the range has no room for it. */
-START_TEST(an_extension_that_fails_changes_nothing)
-{
-    struct model *m = model_new(20);
-    struct model_block *live = get(m, NONE, 3 * MIB);
-    for (unsigned call = 1; call <= 2; call++) {
-        m->fail_in = call;
-        ck_assert_int_ne(weir__pages_extend(&m->arena.large, 4 * MIB), 0);
-        ck_assert_uint_eq(mapped(m), 4 * MIB);
-        ck_assert_uint_eq(m->created, 4 * MIB);
-        ck_assert(weir__arena_is_valid(&m->arena));
-    }
-    m->fail_in = 0;
-    ck_assert_int_eq(weir__pages_extend(&m->arena.large, 64 * MIB), WEIR__PAGE_NO_ADDRESSES);
-    put(m, live, NONE);
-    model_end(m);
-}
-END_TEST
-
 /* In the middle of a call ---------------------------------------------------------------------------------------------------------------
  */
 
@@ -671,8 +638,6 @@ int main(void)
     tcase_add_test(pages, a_request_that_is_refused_leaves_the_device_what_it_had);
     tcase_add_test(pages, a_hole_is_filled_where_that_takes_the_fewest_pages);
     tcase_add_test(pages, a_trim_gives_back_the_highest_pages_and_no_more_than_it_must);
-    tcase_add_test(pages, an_extension_is_complete_behind_what_is_mapped_whatever_is_idle);
-    tcase_add_test(pages, an_extension_that_fails_changes_nothing);
     tcase_add_test(pages, others_leave_a_growth_the_node_that_it_needs);
     tcase_add_test(pages, neighbours_freed_while_a_page_is_moved_are_not_moved_with_it);
     tcase_add_loop_test(bounds, what_the_range_cannot_hold_is_refused, 0, (int)(sizeof(impossible) / sizeof(impossible[0])));

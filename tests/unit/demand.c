@@ -121,40 +121,6 @@ START_TEST(largest_figures_do_not_overflow)
 }
 END_TEST
 
-START_TEST(peak_is_expected_again_however_long_the_program_slept)
-{
-    ck_assert_uint_eq(weir__demand_expected(&demand), 0);
-    add(GIB, 3 * GIB, 1);
-    add(GIB, GIB, 1000);
-    ck_assert_uint_eq(weir__demand_wanted(&demand), GIB);
-    ck_assert_uint_eq(weir__demand_low(&demand), GIB);
-    ck_assert_uint_eq(weir__demand_expected(&demand), 3 * GIB);
-}
-END_TEST
-
-START_TEST(peak_is_expected_no_more_once_the_program_was_busy_without_it)
-{
-    add(0, 8 * GIB, 1);
-    add(0, GIB, WEIR__DEMAND_BUSY - 1);
-    ck_assert_uint_eq(weir__demand_expected(&demand), 8 * GIB);
-    add(0, WEIR__DEMAND_CHANGE - 1, 1);
-    ck_assert_uint_eq(weir__demand_expected(&demand), 8 * GIB);
-    add(0, GIB, 1);
-    ck_assert_uint_eq(weir__demand_expected(&demand), GIB);
-}
-END_TEST
-
-START_TEST(peak_that_was_expected_in_vain_is_forgotten)
-{
-    add(0, GIB, 1);
-    add(0, 3 * GIB, 2);
-    weir__demand_expect_less(&demand, 2 * GIB);
-    ck_assert_uint_eq(weir__demand_expected(&demand), 2 * GIB);
-    weir__demand_expect_less(&demand, 4 * GIB);
-    ck_assert_uint_eq(weir__demand_expected(&demand), 2 * GIB);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("demand");
@@ -163,7 +129,6 @@ int main(void)
     suite_add(all, nothing_is_wanted_of_a_pool_that_was_never_used, peak_of_the_present_epoch_is_wanted_again,
               swing_stands_on_the_highest_floor, peak_is_forgotten_before_a_floor_is, dearer_memory_is_forgotten_sooner,
               gap_a_little_longer_than_the_patience_is_learnt, memory_that_is_never_used_again_soon_is_forgotten_sooner,
-              what_was_learnt_fades, largest_figures_do_not_overflow, peak_is_expected_again_however_long_the_program_slept,
-              peak_is_expected_no_more_once_the_program_was_busy_without_it, peak_that_was_expected_in_vain_is_forgotten);
+              what_was_learnt_fades, largest_figures_do_not_overflow);
     return suite_run(suite);
 }

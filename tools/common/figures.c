@@ -203,9 +203,8 @@ uint64_t figures_rescues(const figures *device)
     return sum;
 }
 
-const char *const figures_audit[] = { "kept_used",       "kept_used_ms", "kept_unused",    "kept_unused_ms", "given_missed",
-                                      "given_missed_ms", "grown_ahead",  "grown_ahead_ms", "ahead_used",     "ahead_used_ms",
-                                      NULL };
+const char *const figures_audit[] = {"kept_used",      "kept_used_ms", "kept_unused",     "kept_unused_ms",
+                                     "given_missed", "given_missed_ms", NULL};
 
 bool figures_has_audit(const figures *pool)
 {

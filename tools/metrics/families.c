@@ -61,8 +61,6 @@ const struct family metrics_families[] = {
     AUDITED(kept_used, "Idle bytes that release_threshold: auto kept and that were used again.", "Time of calls that this saved."),
     AUDITED(kept_unused, "Idle bytes that it kept, and gave back unused.", "What that was worth, in time of calls."),
     AUDITED(given_missed, "Bytes that it gave back, and that the pool grew by soon after.", "Time of calls that this cost."),
-    AUDITED(grown_ahead, "Bytes that the keeper grew pools by ahead of demand.", "Time that this took the keeper."),
-    AUDITED(ahead_used, "Bytes of these that came to be used.", "Time of calls that this saved."),
     {"weir_tag_live_bytes", "gauge", "Bytes that the program has under this tag.", TAG(live), VALUE_PLAIN},
     {"weir_tag_live_peak_bytes", "gauge", "The most bytes that the program had under this tag at a time.", TAG(live_high), VALUE_PLAIN},
     {"weir_tag_live_blocks", "gauge", "Blocks that the program has under this tag.", TAG(live_blocks), VALUE_PLAIN},

@@ -418,21 +418,6 @@ int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stre
     return 0;
 }
 
-int weir__pages_extend(struct weir__pages *pages, uint64_t bytes)
-{
-    struct weir__extents *extents = &pages->extents;
-    if (extents->end.bytes < bytes)
-        return WEIR__PAGE_NO_ADDRESSES;
-    if (!weir__extents_reserve(extents, 2))
-        return WEIR__PAGE_NO_HOST_MEMORY;
-    struct weir__extent *held = weir__extents_hold(extents, &extents->end, extents->end.address, bytes);
-    int code = create_page(pages, held->address, bytes);
-    if (!code)
-        held->former = WEIR__EXTENT_FREE;
-    weir__extents_put(extents, held);
-    return code;
-}
-
 /* Trimming ----------------------------------------------------------------------------------------------------------------------------- */
 
 /* The address of the highest page that lies in the extent as a whole; 0: there is none. */

@@ -73,9 +73,6 @@ void weir__pages_clear(struct weir__pages *pages);
  */
 int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stream, uint64_t bytes, struct weir__extent **extent);
 
-/* Makes one more page, of so many bytes, at the end of what is mapped: free and complete. bytes: of a page. Returns 0 or a code, as above. */
-int weir__pages_extend(struct weir__pages *pages, uint64_t bytes);
-
 /* Unmaps and releases complete pages, those of the highest addresses first, until it is so many bytes or there are no more. Returns how
    many it was; a call that fails ends it as well. */
 uint64_t weir__pages_trim(struct weir__pages *pages, uint64_t bytes);
