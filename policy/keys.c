@@ -304,8 +304,8 @@ static const struct policy_key pool_keys[] = {
         .initial = "512MiB",
         .write = "bytes as in 512MiB, at least 512; or cache: off to keep nothing",
         .help = "The most that all caches of this pool on one device hold together, and never more than an eighth of max_size, or of "
-                "the device's memory. A stream for which nothing is left takes room from idle streams. Less than per_stream is "
-                "refused.",
+                "the device's memory. A stream for which nothing is left takes the room of streams that kept nothing for a second. "
+                "Less than per_stream is refused.",
     },
     {
         POOL_KEY("cache.largest", BYTES, cache_largest),

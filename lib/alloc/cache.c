@@ -320,30 +320,6 @@ struct weir__entry *weir__cache_drain_part(weir_stream *stream, bool is_own, uns
     return drained;
 }
 
-enum weir__cache_answer weir__cache_give_way(weir_stream *stream, uint64_t bytes, unsigned blocks, struct weir__entry **entries,
-                                             uint64_t *released)
-{
-    struct weir__cache *cache = &stream->cache;
-    *entries = NULL;
-    weir__bias_visit(&cache->lock);
-    bool may = weir__cache_state(cache) != WEIR__CACHE_SHUT && !is_barred(stream);
-    uint64_t granted = cache->granted, keep = cache->bytes > bytes ? cache->bytes - bytes : 0;
-    unsigned classes = atomic_load_explicit(&stream->pool->cache.classes, memory_order_relaxed);
-    for (; may && blocks && cache->bytes > keep; blocks--) {
-        struct weir__entry *oldest = take_oldest(cache, classes);
-        if (!oldest)
-            break;
-        oldest->next = *entries;
-        *entries = oldest;
-    }
-    if (may)
-        weir__grant_return(stream->pool, cache, cache->bytes);
-    *released = granted - cache->granted;
-    WEIR__MUST(weir__cache_is_valid(stream));
-    weir__bias_unlock(&cache->lock);
-    return may ? WEIR__CACHE_DONE : WEIR__CACHE_CLOSED;
-}
-
 bool weir__cache_forget(struct weir__entry *entry, const void *ptr)
 {
     weir__bias *guard = atomic_load_explicit(&entry->guard, memory_order_acquire);

@@ -68,13 +68,6 @@ enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id
  */
 struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool ask);
 
-/*
- * Takes out so many bytes of an idle stream, `blocks` at most, and gives back all that was granted beyond what is left. *entries: a list by
- * `next`, or NULL. WEIR__CACHE_CLOSED: nothing was done, since the stream is closed, or captures.
- */
-enum weir__cache_answer weir__cache_give_way(weir_stream *stream, uint64_t bytes, unsigned blocks, struct weir__entry **entries,
-                                             uint64_t *released);
-
 /* Takes out the recent blocks and those of the classes from one to before another, unless the stream captures: a list by `next`. What was
    granted stays. is_own: the caller uses the stream. */
 struct weir__entry *weir__cache_drain_part(weir_stream *stream, bool is_own, unsigned from, unsigned to);

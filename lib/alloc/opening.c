@@ -213,8 +213,7 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
         atomic_store(&stream->completed, atomic_load(&stream->freed));
         atomic_store(&stream->frees_abroad, false);
         atomic_store(&stream->looked_keeps, 0);
-        atomic_store(&stream->looked_at, WEIR__GRANT_SPENT);
-        atomic_store(&stream->was_robbed, false);
+        atomic_store(&stream->looked_at, 0);
         weir__cache_open(stream, id, pool);
         weir__stream_list(stream);
     }

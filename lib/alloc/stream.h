@@ -17,8 +17,6 @@
 #include "lib/pool/mapped.h"
 #include "lib/pool/weir_internal.h"
 
-#define WEIR__GRANT_SPENT UINT64_MAX
-
 struct weir_stream {
     /* In one cache line what a call by the raw handle needs. */
     weir *w;
@@ -41,10 +39,7 @@ struct weir_stream {
        destroyed. Then its cache is shut, and nobody finds it in the list who would use its handle. */
     atomic_bool is_gone;
     struct weir__cache cache;
-    /* Of grant.c: how many frees had entered the cache when it was last seen at work, when that was, in refusals of the pool, or
-       WEIR__GRANT_SPENT: it has nothing more; and whether something was taken back since it was last refused itself. */
-    _Atomic uint64_t looked_keeps, looked_at;
-    atomic_bool was_robbed;
+    _Atomic uint64_t looked_keeps, looked_at; /* grant.c's: cache.keeps at its last look, and since when it is so (now_coarse()) */
     atomic_bool frees_abroad;          /* it has freed blocks of other devices, which wait for it too */
     _Atomic uint64_t freed, completed; /* bytes that were ever freed here, and those of them that were seen complete */
     struct weir__recorded_stream recorded; /* its name, for traces and reports; the recorder's from open to close */

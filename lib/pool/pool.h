@@ -177,10 +177,7 @@ struct weir_pool {
     /* Of grant.c: what streams have of cache.per_device. Atomic. */
     struct {
         _Atomic uint64_t granted;
-        _Atomic uint64_t refusals;     /* of more of it: the clock, */
-        _Atomic uint64_t looked_below; /* below which number its next look begins, */
-        weir_stream *_Atomic looked_last; /* and a stream that comes before it, or NULL, */
-        _Atomic unsigned mistakes;     /* and streams that it took for idle and that were not */
+        _Atomic uint64_t due; /* when refused streams may next look for an idle one */
     } grants;
 };
 
