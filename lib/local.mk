@@ -48,14 +48,11 @@ lib_libcore_la_SOURCES = \
 	%reldir%/base/call.h \
 	%reldir%/base/class.c \
 	%reldir%/base/class.h \
-	%reldir%/base/context.c \
 	%reldir%/base/context.h \
 	%reldir%/base/error.c \
 	%reldir%/base/error.h \
 	%reldir%/base/event.c \
 	%reldir%/base/event.h \
-	%reldir%/base/fence.c \
-	%reldir%/base/fence.h \
 	%reldir%/base/fork.c \
 	%reldir%/base/fork.h \
 	%reldir%/base/format.c \
@@ -100,8 +97,6 @@ lib_libcore_la_SOURCES = \
 	%reldir%/pool/blocks.h \
 	%reldir%/pool/bracket.c \
 	%reldir%/pool/bracket.h \
-	%reldir%/pool/current.c \
-	%reldir%/pool/current.h \
 	%reldir%/pool/demand.c \
 	%reldir%/pool/demand.h \
 	%reldir%/pool/device.c \
@@ -157,7 +152,6 @@ lib_libcore_la_SOURCES = \
 	%reldir%/alloc/lend.c \
 	%reldir%/alloc/lend.h \
 	%reldir%/alloc/malloc.c \
-	%reldir%/alloc/malloc.h \
 	%reldir%/alloc/opening.c \
 	%reldir%/alloc/orphans.c \
 	%reldir%/alloc/orphans.h \
@@ -170,9 +164,7 @@ lib_libcore_la_SOURCES = \
 	%reldir%/alloc/recent.h \
 	%reldir%/alloc/request.c \
 	%reldir%/alloc/request.h \
-	%reldir%/alloc/spare.c \
 	%reldir%/alloc/stream.c \
-	%reldir%/alloc/spare.h \
 	%reldir%/alloc/stream.h \
 	%reldir%/alloc/waits.c \
 	%reldir%/alloc/waits.h \

@@ -2,7 +2,7 @@
 /* calls.c - weir_stream_malloc() and weir_stream_free(): the kinds of the ordinary case, and the way of all others. */
 #include "lib/alloc/fast.h"
 #include "lib/alloc/free.h"
-#include "lib/alloc/malloc.h"
+#include "lib/alloc/request.h"
 #include "lib/base/call.h"
 
 static void leave(weir_stream **entered)

@@ -6,7 +6,7 @@
 
 #include "lib/alloc/held.h"
 #include "lib/alloc/waits.h"
-#include "lib/pool/current.h"
+#include "lib/pool/former.h"
 #include "lib/pool/retired.h"
 #include "lib/pool/settings.h"
 

@@ -7,7 +7,6 @@
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/quiet.h"
 #include "lib/alloc/request.h"
-#include "lib/alloc/spare.h"
 #include "lib/base/call.h"
 #include "lib/pool/pending.h"
 #include "lib/pool/recorded.h"

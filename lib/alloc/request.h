@@ -7,7 +7,7 @@
 #ifndef WEIR_LIB_REQUEST_H
 #define WEIR_LIB_REQUEST_H
 
-#include "lib/pool/weir_internal.h"
+#include "lib/alloc/stream.h"
 
 /* A stream of the recovery's own, and an event of it; NULL until they are needed. */
 struct weir__aside {
@@ -44,6 +44,10 @@ struct weir__request {
     bool at_cap;       /* the last attempt failed at the pool's max_size, not at the device */
     bool is_crowded;   /* it failed beside other requests, and perhaps because of them: it says nothing */
 };
+
+/* The path of a request, behind the argument checks of the public functions: asks CUDA for `size` bytes (0 gives NULL) from the pool, which
+   the caller holds. opened: the stream, if it is opened, so that its cache may keep the block later. Call it with no lock held. */
+weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, const struct weir__raw *raw, weir_stream *opened);
 
 /* Asks CUDA within the cap, unless that is vain, for each size and of each pool that can serve the request. The caller is one who asks,
    beside others or alone (asking.h). On success the pool's counters have the block; else the members of the request say why not. */

@@ -143,4 +143,17 @@ static inline uint64_t weir__stream_pending(const weir_stream *stream)
 /* What was freed on the stream, if it is still open, when `freed` was so much was seen complete. Several may see it. */
 void weir__stream_complete(struct weir__device *device, weir_stream *stream, uint64_t freed);
 
+/*
+ * CUDA streams that weir_stream_create() made and whose weir_stream is closed live until weir_close(), and the next weir_stream_create()
+ * takes them first. So the raw handle of a closed stream is never that of a destroyed one, at which CUDA crashes, nor that of a new stream of
+ * the program's own: a program may still free on it. They belong to their device; w->config guards them, under which CUDA may be called.
+ */
+/* Takes the last that came, of those that live in the current context, do not capture, and were not opened by their raw handle meanwhile.
+   false: there is none. */
+bool weir__spare_take(struct weir__device *device, gpu_stream *handle);
+/* Keeps a stream that is idle. false: no host memory; it stays the caller's. */
+bool weir__spare_put(struct weir__device *device, gpu_stream handle, const struct gpu_context *context);
+/* Waits for them, as the program may have freed on them, and destroys them. Call it in relaxed capture mode. */
+void weir__spares_destroy(struct weir__device *device);
+
 #endif

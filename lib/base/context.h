@@ -9,8 +9,17 @@
 #include "lib/gpu/gpu.h"
 
 /* Everything that CUDA is asked without the application having asked runs in relaxed mode, so that no capture is disturbed. */
-enum gpu_capture_mode weir__relaxed_begin(const struct gpu *gpu);
-void weir__relaxed_end(const struct gpu *gpu, enum gpu_capture_mode former);
+static inline enum gpu_capture_mode weir__relaxed_begin(const struct gpu *gpu)
+{
+    enum gpu_capture_mode mode = GPU_CAPTURE_MODE_RELAXED;
+    return gpu->exchange_capture_mode(&mode) == GPU_SUCCESS ? mode : GPU_CAPTURE_MODE_RELAXED;
+}
+
+static inline void weir__relaxed_end(const struct gpu *gpu, enum gpu_capture_mode former)
+{
+    if (former != GPU_CAPTURE_MODE_RELAXED)
+        gpu->exchange_capture_mode(&former);
+}
 
 /* A fixed handle means another stream on each device; any other is one stream of the process. */
 static inline bool weir__handle_is_fixed(gpu_stream stream)

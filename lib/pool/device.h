@@ -32,7 +32,7 @@ struct weir__orphans {
     uint64_t marks_made;
 };
 
-/* Streams of Weir's own that are not open (spare.h). Guarded by w->config. */
+/* Streams of Weir's own that are not open (stream.h). Guarded by w->config. */
 struct weir__spares {
     struct weir__spare *items; /* the last that came at the end */
     size_t count, room;

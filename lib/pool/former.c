@@ -4,6 +4,12 @@
 #include "lib/base/list.h"
 #include "lib/pool/weir_internal.h"
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both lists, of pools of all weirs, the latest first */
+static weir_pool *pools;                                 /* default pools */
+static weir_pool *currents;                              /* pools that Weir made current */
+
+/* Default pools ------------------------------------------------------------------------------------------------------------------------ */
+
 /* What Weir may change on a default pool, and puts back. */
 static const enum gpu_pool_attribute attributes[WEIR__SAVED_COUNT] = {
     GPU_POOL_RELEASE_THRESHOLD,
@@ -11,9 +17,6 @@ static const enum gpu_pool_attribute attributes[WEIR__SAVED_COUNT] = {
     GPU_POOL_REUSE_OPPORTUNISTIC,
     GPU_POOL_REUSE_INTERNAL_DEPENDENCIES,
 };
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static weir_pool *pools; /* default pools of all weirs, the latest first. Guarded by lock */
 
 static size_t index_of(enum gpu_pool_attribute attribute)
 {
@@ -94,4 +97,63 @@ void weir__former_restore(weir_pool *pool)
         if (codes[i] != GPU_SUCCESS)
             weir__log_about(pool->w, pool, WEIR_LOG_WARNING, "a setting of the default pool of device %d could not be put back: %s",
                             pool->device->index, gpu->code_name(codes[i]));
+}
+
+/* Current pools ------------------------------------------------------------------------------------------------------------------------ */
+
+weir_status weir__current_pool_set(weir_pool *pool, weir_error *error)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    pthread_mutex_lock(&lock);
+    int code = gpu->pool_get_current(pool->device->index, &pool->current.former);
+    if (code == GPU_SUCCESS)
+        code = gpu->pool_set_current(pool->device->index, pool->native.handle);
+    if (code == GPU_SUCCESS) {
+        pool->current.is_set = true;
+        pool->current.next = currents;
+        currents = pool;
+    }
+    pthread_mutex_unlock(&lock);
+    if (code == GPU_SUCCESS)
+        return WEIR_OK;
+    return weir__fail_gpu(error, gpu, code, "pool '%s' cannot be made the current pool of device %d", pool->name, pool->device->index);
+}
+
+int weir__current_pool_replace(weir_pool *pool, gpu_pool made)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    gpu_pool current;
+    int code = GPU_SUCCESS;
+    pthread_mutex_lock(&lock);
+    if (pool->current.is_set) {
+        code = gpu->pool_get_current(pool->device->index, &current);
+        if (code == GPU_SUCCESS && current == pool->native.handle)
+            code = gpu->pool_set_current(pool->device->index, made);
+        for (weir_pool *other = currents; other && code == GPU_SUCCESS; other = other->current.next)
+            if (other->current.former == pool->native.handle)
+                other->current.former = made;
+    }
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+void weir__current_pool_restore(weir_pool *pool)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    gpu_pool current;
+    pthread_mutex_lock(&lock);
+    if (pool->current.is_set) {
+        if (gpu->pool_get_current(pool->device->index, &current) == GPU_SUCCESS && current == pool->native.handle)
+            gpu->pool_set_current(pool->device->index, pool->current.former);
+        /* A later one must not restore a handle that is gone: it inherits what this one found. */
+        weir_pool **link = &currents;
+        while (*link != pool) {
+            if ((*link)->current.former == pool->native.handle)
+                (*link)->current.former = pool->current.former;
+            link = &(*link)->current.next;
+        }
+        *link = pool->current.next;
+        pool->current.is_set = false;
+    }
+    pthread_mutex_unlock(&lock);
 }

@@ -6,7 +6,6 @@
 
 #include "lib/base/format.h"
 #include "lib/pool/bracket.h"
-#include "lib/pool/current.h"
 #include "lib/pool/former.h"
 #include "lib/pool/left.h"
 #include "lib/pool/mapped_closed.h"

@@ -85,7 +85,7 @@ struct weir_pool {
         struct weir__retired *retired; /* room for it in the list of pools that cannot be destroyed yet */
     } native;
 
-    /* Of current.c: we made it the device's current pool, and `former` was that before. Guarded by the list of current pools. */
+    /* Of former.c: we made it the device's current pool, and `former` was that before. Guarded by the list of current pools. */
     struct {
         bool is_set;
         gpu_pool former;
@@ -93,7 +93,7 @@ struct weir_pool {
     } current;
 
     /* Of former.c: what Weir wrote last, guarded by lock; of a default pool also what was there before, and the next pool of the list, both
-       guarded by that list's lock. */
+       guarded by the lock of former.c. */
     struct {
         uint64_t saved[WEIR__SAVED_COUNT], written[WEIR__SAVED_COUNT];
         weir_pool *next;
