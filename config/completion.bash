@@ -1,7 +1,46 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: MIT
+# Completion of weir(1) for bash 4.2 and later. The build puts the table of the program's subcommands and keys into it, so that it cannot lag
+# behind (tools/generator/completion.c says what its rows have).
 
-# What stands above is generated; this part is written by hand, in config/completion.bash.
-# shellcheck disable=SC2154 # the tables, which this part has not seen
-#
+# _weir_read: fills the tables below from the program's.
+_weir_read() {
+    local row name words argument more
+    _weir_options=() _weir_arguments=() _weir_operands=() _weir_words=() _weir_live_keys=() _weir_live_pool_keys=()
+    while IFS=$'\t' read -r row name words argument more; do
+        case $row in
+        command)
+            _weir_options[$name]=' --color= -h --help' _weir_operands[$name]=${words#-}
+            _weir_arguments["$name --color"]='auto never always'
+            [[ $argument == - ]] || _weir_words[$name]=$argument
+            ;;
+        option) _weir_read_option "$name" "$words" "$argument" "${more%%$'\t'*}" ;;
+        key)
+            if [[ $name == pools.* ]]; then _weir_live_pool_keys[${name#pools.}]=$words; else _weir_live_keys[$name]=$words; fi
+            ;;
+        esac
+    done <<<"$_weir_table"
+    unset _weir_table
+}
+
+# _weir_read_option SUBCOMMAND NAME LETTER ARGUMENT: an argument that the option may stand without is none that can be a word of its own.
+_weir_read_option() {
+    local form equals=
+    [[ $4 == - || $4 == \[* ]] || equals='='
+    _weir_options[$1]="--$2$equals ${_weir_options[$1]}"
+    [[ $3 == - ]] || _weir_options[$1]="-$3 ${_weir_options[$1]}"
+    for form in "--$2" "-$3"; do
+        [[ ! $equals || $form == -- ]] || _weir_arguments["$1 $form"]=${4//|/ }
+    done
+}
+
+declare -gA _weir_options _weir_arguments _weir_operands _weir_words _weir_live_keys _weir_live_pool_keys
+# shellcheck disable=SC2016 # nothing in it is to be expanded
+_weir_table='
+@TABLE@
+'
+_weir_read
+
 # The functions below add to `found` what may stand for `value`, the word to be completed or what it has behind --option=. `words` has all
 # words up to there, `operands` those of the subcommand before it.
 

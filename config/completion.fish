@@ -1,5 +1,59 @@
+# SPDX-License-Identifier: MIT
+# Completion of weir(1) for fish 3 and later. The build puts the table of the program's subcommands and keys into it, so that it cannot lag
+# behind (tools/generator/completion.c says what its rows have).
 
-# What stands above is generated; this part is written by hand, in config/completion.fish. The tables call it when somebody completes.
+# _weir_option SUBCOMMAND NAME LETTER ARGUMENT HELP: offers an option.
+function _weir_option
+    set -l what -n "_weir_takes_options $argv[1]" -l $argv[2]
+    test $argv[3] = -; or set -a what -s $argv[3]
+    if string match -q '*|*' -- $argv[4]
+        set -l words (string replace -a '|' ' ' -- $argv[4])
+        set -a what -x -a "(_weir_values WORDS $words)"
+    else if not string match -q -r '^[-[]' -- $argv[4]
+        set -a what -x -a "(_weir_values $argv[4])"
+    end
+    if contains -- -x $what
+        set -ga _weir_arguments "$argv[1] --$argv[2]"
+        test $argv[3] = -; or set -ga _weir_arguments "$argv[1] -$argv[3]"
+    end
+    complete -c weir $what -d $argv[5]
+end
+
+# _weir_command NAME OPERANDS WORDS SUMMARY: offers a subcommand, and what may stand behind it.
+function _weir_command
+    set -l operands (string replace -a -r '[][]' '' -- $argv[2] | string replace -a '|' '\|')
+    complete -c weir -n _weir_is_first -a $argv[1] -d $argv[4]
+    complete -c weir -n '_weir_is_in help; and _weir_is_operand 1' -a $argv[1]
+    if test $argv[3] != -
+        set operands "WORDS $operands"
+        complete -c weir -n "_weir_is_in $argv[1]; and _weir_is_operand 1" -a (string trim $argv[3])
+    end
+    if not contains -- $argv[2] - '[SUBCOMMAND]'
+        complete -c weir -n "_weir_is_in $argv[1]" -a "(_weir_operand $operands)"
+    end
+end
+
+# _weir_key NAME VALUES: notes a live key, with each word that may be its value.
+function _weir_key
+    set -l table _weir_live_keys
+    string match -q 'pools.*' -- $argv[1]; and set table _weir_live_pool_keys
+    set -l name (string replace -r '^pools\.' '' -- $argv[1])
+    set -ga $table $name= $name=(string split -n ' ' -- $argv[2])
+end
+
+set -g _weir_arguments
+set -g _weir_live_keys
+set -g _weir_live_pool_keys
+complete -c weir -f
+complete -c weir -n _weir_is_first -l version -d 'the version'
+complete -c weir -n _weir_takes_options -s h -l help -d help
+complete -c weir -n _weir_takes_options -l color -x -a 'auto never always' -d colours
+for row in (string split -n \n -- '
+@TABLE@
+')
+    set -l columns (string split \t -- $row)
+    test $columns[1] = group; or _weir_$columns[1] $columns[2..-1]
+end
 
 # The words behind the command up to the one that is completed, without options, and without arguments of their own that options have.
 function _weir_words

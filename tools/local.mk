@@ -196,8 +196,6 @@ tools_generate_SOURCES = \
 	%reldir%/generator/main.c \
 	%reldir%/generator/generate.h \
 	%reldir%/generator/completion.c \
-	%reldir%/generator/completion_fish.c \
-	%reldir%/generator/completion_zsh.c \
 	%reldir%/generator/man.c \
 	%reldir%/generator/schema.c
 tools_generate_LDADD = tools/libtools.la
@@ -211,25 +209,22 @@ keys: tools/generate$(EXEEXT)
 
 EXTRA_DIST += config/weir.schema.json
 
-## The completion of bash finds a command's file by its name. The tables come from those of the program, so that it cannot lag behind.
+## The completions of bash, which finds a command's file by its name, zsh and fish: each written by hand but for the table of the program's
+## subcommands, which takes the place of a line in it, so that none can lag behind.
 bashcompletiondir = $(datadir)/bash-completion/completions
 bashcompletion_DATA = config/bash-completion/weir
-EXTRA_DIST += config/completion.bash
-CLEANFILES += config/bash-completion/weir
-config/bash-completion/weir: config/completion.bash tools/generate$(EXEEXT)
-	$(AM_V_at)$(MKDIR_P) config/bash-completion && rm -f $@
-	$(AM_V_GEN){ $(GENERATE) completion && cat $(srcdir)/config/completion.bash; } >$@.new && mv $@.new $@
-
-## Those of zsh and fish, each with its part that is written by hand behind the tables.
 zshcompletiondir = $(datadir)/zsh/site-functions
 zshcompletion_DATA = config/zsh-completion/_weir
 fishcompletiondir = $(datadir)/fish/vendor_completions.d
 fishcompletion_DATA = config/fish-completion/weir.fish
-EXTRA_DIST += config/completion.zsh config/completion.fish
-CLEANFILES += config/zsh-completion/_weir config/fish-completion/weir.fish
-config/zsh-completion/_weir: config/completion.zsh tools/generate$(EXEEXT)
-	$(AM_V_at)$(MKDIR_P) config/zsh-completion && rm -f $@
-	$(AM_V_GEN){ $(GENERATE) zsh && cat $(srcdir)/config/completion.zsh; } >$@.new && mv $@.new $@
-config/fish-completion/weir.fish: config/completion.fish tools/generate$(EXEEXT)
-	$(AM_V_at)$(MKDIR_P) config/fish-completion && rm -f $@
-	$(AM_V_GEN){ $(GENERATE) fish && cat $(srcdir)/config/completion.fish; } >$@.new && mv $@.new $@
+EXTRA_DIST += config/completion.bash config/completion.zsh config/completion.fish
+CLEANFILES += $(bashcompletion_DATA) $(zshcompletion_DATA) $(fishcompletion_DATA) tools/completion.table
+tools/completion.table: tools/generate$(EXEEXT)
+	$(AM_V_GEN)$(GENERATE) completion >$@.new && mv $@.new $@
+make_completion = $(MKDIR_P) `dirname $@` && sed -e '/^@TABLE@$$/{r tools/completion.table' -e 'd' -e '}' $< >$@.new && mv $@.new $@
+config/bash-completion/weir: config/completion.bash tools/completion.table
+	$(AM_V_GEN)$(make_completion)
+config/zsh-completion/_weir: config/completion.zsh tools/completion.table
+	$(AM_V_GEN)$(make_completion)
+config/fish-completion/weir.fish: config/completion.fish tools/completion.table
+	$(AM_V_GEN)$(make_completion)

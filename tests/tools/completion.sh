@@ -156,25 +156,19 @@ check "list_of_pools_has_each_on_a_line" is_same "$pool
 frames"
 check "list_of_anything_else_exits_2" exits 2 ps --list=devices
 
-# Those of zsh and fish come from the same tables. The command that they find is the one that is tested.
+# Those of zsh and fish read the same table. The command that they find is the one that is tested.
 PATH=${weir%/*}:$PATH
 fish=${weir%/tools/weir}/config/fish-completion/weir.fish
 zsh=${weir%/tools/weir}/config/zsh-completion/_weir
+# has_all COMMAND…: with each subcommand behind it, it prints every option of that, among others.
 has_all() {
     for name in $(subcommands); do
+        "$@" "$name" >"$out" 2>"$err" && is_empty "$err" || return
         for option in $("$weir" "$name" --help | sed -n '/^Options/,/^$/s/^  .* *\(--[a-z-]*\).*/\1/p'); do
-            "$1" "$name" "$option" || { echo "$name $option is not there"; return 1; }
+            grep -q -x -e "\([(]-[)]\)\{0,1\}$option\([^a-z-].*\)\{0,1\}" "$out" || { echo "$name $option is not there"; cat "$out"; return 1; }
         done
     done
 }
-in_fish() {
-    grep -q -e "^complete -c weir -n '_weir_takes_options $1' -l ${2#--} " -e "^complete -c weir -n '_weir_takes_options' .*-l ${2#--} " "$fish"
-}
-in_zsh() {
-    sed -n "/^    $1) specs=(/,/^    ) ;;/p" "$zsh" | grep -q -e "'$2[=[]" -e "{-h,$2}"
-}
-check "fish_has_every_option" has_all in_fish
-check "zsh_has_every_option" has_all in_zsh
 # fish_offers LINE WORD…: what fish offers there, without what it says of each.
 fish_offers() {
     fish --no-config -c "source '$fish'; complete -C '$1'" >"$out" 2>"$err" && is_empty "$err" || return
@@ -229,6 +223,8 @@ zsh_offers() {
 }
 if command -v fish >/dev/null; then
     check "fish_reads_it" fish -n "$fish"
+    # shellcheck disable=SC2016 # for fish
+    check "fish_has_every_option" has_all fish --no-config -c 'source $argv[1]; complete -C "weir $argv[2] --"' "$fish"
     # shellcheck disable=SC2046 # words
     check "fish_offers_subcommands" fish_offers "weir " $(subcommands)
     check "fish_offers_choices" fish_offers "weir try --gpu=" --gpu=cuda --gpu=sim
@@ -243,6 +239,11 @@ else
 fi
 if zsh -f -c 'zmodload zsh/zpty && zpty z : && zpty -d z' >/dev/null 2>&1; then
     check "zsh_reads_it" zsh -n "$zsh"
+    # shellcheck disable=SC2016 # for zsh
+    check "zsh_has_every_option" has_all zsh -f -c '
+        _arguments() { [[ $1 == -C ]] && state=argument && return 1; print -rl -- "$@"; }
+        words=($2)
+        . "$1"' zsh "$zsh"
     # shellcheck disable=SC2046 # words
     check "zsh_offers_subcommands" zsh_offers "weir " $(subcommands)
     check "zsh_offers_choices" zsh_offers "weir try --gpu=s" sim
