@@ -205,8 +205,7 @@ static void sort_modules(struct trace_definitions *definitions)
     }
 }
 
-/* The module that has the address: of several, the last that was defined before the place, or the first behind it. */
-static const struct trace_module *module_of(const struct trace_definitions *definitions, uint64_t address, uint64_t position)
+const struct trace_module *trace_definitions_module(const struct trace_definitions *definitions, uint64_t address, uint64_t position)
 {
     const struct trace_sort *sort = &definitions->sorts[TRACE_DEFINES_MODULE];
     size_t low = 0, high = sort->object_count;
@@ -327,7 +326,7 @@ static void resolve_frames(struct trace_definitions *definitions)
             bool has_line = frame->module == &is_line;
             if (has_line)
                 frame->line = trace_definitions_find(definitions, TRACE_DEFINES_LINE, frame->address, object->position);
-            frame->module = has_line ? NULL : module_of(definitions, frame->address, object->position);
+            frame->module = has_line ? NULL : trace_definitions_module(definitions, frame->address, object->position);
             frame->address = has_line ? 0 : frame->address;
         }
     }

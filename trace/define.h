@@ -46,6 +46,9 @@ void trace_definitions_seal(struct trace_definitions *definitions);
    defined in the file. */
 const void *trace_definitions_find(struct trace_definitions *definitions, enum trace_definition_code code, uint64_t id, uint64_t position);
 
+/* Once sealed: the module that has the address: of several, the last that was defined before the place, or the first behind it. NULL: none. */
+const struct trace_module *trace_definitions_module(const struct trace_definitions *definitions, uint64_t address, uint64_t position);
+
 /* The name of that number. */
 const struct trace_text *trace_definitions_text(const struct trace_definitions *definitions, uint32_t number);
 

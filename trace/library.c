@@ -204,15 +204,13 @@ static bool ask(void *context)
 {
     const struct asking *asking = context;
     weir_trace *trace = asking->trace;
-    size_t count;
-    struct trace_module *const *modules = trace_modules(&trace->trace, &count);
-    if (!trace->symbols) {
+    const struct trace_module *module = trace_module_of(&trace->trace, asking->address);
+    *asking->values = (weir_trace_row){{0}, {"", ""}};
+    if (!module)
+        return true;
+    if (!trace->symbols)
         trace->symbols = symbols_new();
-        for (size_t i = 0; i < count; i++)
-            symbols_module(trace->symbols, modules[i]->number + 1ULL, modules[i]->first, modules[i]->bytes, modules[i]->offset,
-                           modules[i]->build_id, modules[i]->path);
-    }
-    const struct symbol *symbol = symbols_find(trace->symbols, asking->address);
+    const struct symbol *symbol = symbols_find(trace->symbols, module, asking->address);
     *asking->values = (weir_trace_row){{symbol->line}, {symbol->function, symbol->file}};
     return true;
 }

@@ -232,8 +232,7 @@ uint64_t trace_memory(const struct trace *trace, uint64_t device)
     return text ? strtoull(text, NULL, 10) : 0;
 }
 
-struct trace_module *const *trace_modules(const struct trace *trace, size_t *count)
+const struct trace_module *trace_module_of(const struct trace *trace, uint64_t address)
 {
-    *count = trace->definitions.sorts[TRACE_DEFINES_MODULE].object_count;
-    return trace->definitions.modules;
+    return trace_definitions_module(&trace->definitions, address, UINT64_MAX);
 }

@@ -87,7 +87,7 @@ const char *trace_value(const struct trace *trace, const char *key);
 /* Bytes that the device has; 0: the header does not tell. */
 uint64_t trace_memory(const struct trace *trace, uint64_t device);
 
-/* The modules that the trace defines, by their first addresses. */
-struct trace_module *const *trace_modules(const struct trace *trace, size_t *count);
+/* The module that has the address, of several the last; NULL: none. */
+const struct trace_module *trace_module_of(const struct trace *trace, uint64_t address);
 
 #endif

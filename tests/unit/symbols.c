@@ -16,7 +16,7 @@
 #include "lib/record/modules.h"
 #include "tests/support/suite.h"
 #include "tests/unit/symbols_data.h"
-#include "trace/symbols.h"
+#include "tools/trace/frame.h"
 
 #ifdef HAVE_LIBDW
 #define HAS_NAMES true
@@ -64,19 +64,22 @@ static __attribute__((noinline)) void *own_return_address(void)
     return __builtin_return_address(0);
 }
 
-/* As if the shared object had been loaded from there. */
-static struct symbols *make(const char *path, const char *build_id)
+/* The shared object, as if it had been loaded from there. */
+static struct trace_module module_at(const char *path, const char *build_id)
 {
-    struct symbols *symbols = symbols_new();
-    symbols_module(symbols, 1, data.start, data.length, data.offset, build_id, path);
-    return symbols;
+    return (struct trace_module){0, data.start, data.length, data.offset, build_id, path};
 }
 
-static void check_text(const char *path, const char *build_id, void *address, const char *wanted)
+/* What is known of an address in it. The next call overwrites the text. */
+static const char *text_of(const char *path, const char *build_id, void *address)
 {
-    struct symbols *symbols = make(path, build_id);
-    ck_assert_str_eq(symbols_text(symbols, (uintptr_t)address), wanted);
+    static char text[FRAME_TEXT_LEN];
+    struct trace_module module = module_at(path, build_id);
+    const struct trace_frame frame = {.address = (uintptr_t)address, .module = &module};
+    struct symbols *symbols = symbols_new();
+    trace_frame_text(text, symbols, &frame);
     symbols_free(symbols);
+    return text;
 }
 
 /* "name+0x…" of an address in the shared object. */
@@ -112,15 +115,16 @@ START_TEST(function_and_line_of_the_call_are_found)
         {symbols_call_mangled(own_return_address), has_cpp ? "known::call(void* (*)())" : "_ZN5known4callEPFPvvE"},
     };
     char wanted[128];
-    struct symbols *symbols = make(data.path, data.build_id);
+    struct symbols *symbols = symbols_new();
+    struct trace_module module = module_at(data.path, data.build_id);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const struct symbol *symbol = symbols_find(symbols, (uintptr_t)rows[i].address);
+        const struct symbol *symbol = symbols_find(symbols, &module, (uintptr_t)rows[i].address);
         snprintf(wanted, sizeof(wanted), "%s (%s:%d)", rows[i].function, SYMBOLS_FILE, SYMBOLS_LINE);
-        ck_assert_str_eq(symbol->text, wanted);
+        ck_assert_str_eq(text_of(data.path, data.build_id, rows[i].address), wanted);
         ck_assert_str_eq(symbol->function, rows[i].function);
         ck_assert_str_eq(symbol->file, SYMBOLS_FILE);
         ck_assert_uint_eq(symbol->line, SYMBOLS_LINE);
-        ck_assert_str_eq(symbol->module, data.path);
+        ck_assert_ptr_eq(symbols_find(symbols, &module, (uintptr_t)rows[i].address), symbol);
     }
     symbols_free(symbols);
 }
@@ -128,19 +132,18 @@ END_TEST
 
 START_TEST(functions_of_libraries_without_debug_information_are_found)
 {
-    const struct symbol *symbol = NULL;
     struct symbols *symbols = symbols_new();
+    struct trace_module module = {.path = NULL};
     Dl_info info;
     void *address = (char *)dlsym(RTLD_NEXT, "qsort") + 1;
     ck_assert_int_ne(dladdr(address, &info), 0);
     for (size_t i = 0; i < loaded.count; i++) {
-        const struct weir__module *module = &loaded.list[i];
-        symbols_module(symbols, i + 1, module->start, module->length, module->offset, module->build_id, module->path);
-        if ((uintptr_t)address - module->start < module->length)
-            symbol = symbols_find(symbols, (uintptr_t)address);
+        const struct weir__module *one = &loaded.list[i];
+        if ((uintptr_t)address - one->start < one->length)
+            module = (struct trace_module){0, one->start, one->length, one->offset, one->build_id, one->path};
     }
-    ck_assert_ptr_nonnull(symbol);
-    ck_assert_str_eq(symbol->module, info.dli_fname);
+    ck_assert_str_eq(module.path, info.dli_fname);
+    const struct symbol *symbol = symbols_find(symbols, &module, (uintptr_t)address);
     /* What the C library calls it within is its affair. */
     ck_assert_ptr_nonnull(strstr(symbol->function, "qsort"));
     symbols_free(symbols);
@@ -154,10 +157,7 @@ START_TEST(changed_file_is_not_looked_into)
     strcpy(other, SYMBOLS_BUILD_ID);
     other[strlen(other) - 1] ^= 1;
     const char *name = strrchr(data.path, '/') + 1;
-    check_text(data.path, other, address, plain_text(name, address, " (the file has changed)"));
-    struct symbols *symbols = make(data.path, other);
-    ck_assert(symbols_find(symbols, (uintptr_t)address)->has_changed);
-    symbols_free(symbols);
+    ck_assert_str_eq(text_of(data.path, other, address), plain_text(name, address, " (the file has changed)"));
 }
 END_TEST
 
@@ -166,7 +166,7 @@ START_TEST(file_without_a_recorded_build_id_is_not_looked_into)
     static const char *const ids[] = {"", "fe", "FEEDBEEF00112233445566778899AABB", "feedbeef../../../../../etc/x", "zz"};
     void *address = symbols_call(own_return_address);
     for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
-        check_text(data.path, ids[i], address, plain_text(strrchr(data.path, '/') + 1, address, ""));
+        ck_assert_str_eq(text_of(data.path, ids[i], address), plain_text(strrchr(data.path, '/') + 1, address, ""));
 }
 END_TEST
 
@@ -191,11 +191,9 @@ START_TEST(nothing_but_the_recorded_file_is_opened)
     void *address = symbols_call(own_return_address);
     const char *name = odd_files[_i].name;
     ck_assert(run(odd_files[_i].command));
-    struct symbols *symbols = make(path_of(name), data.build_id);
-    const char *text = symbols_text(symbols, (uintptr_t)address), *wanted = plain_text(name, address, "");
+    const char *text = text_of(path_of(name), data.build_id, address), *wanted = plain_text(name, address, "");
     /* What begins as a program does without the rest counts as another one. */
     ck_assert_msg(strncmp(text, wanted, strlen(wanted)) == 0, "%s", text);
-    symbols_free(symbols);
 }
 END_TEST
 
@@ -204,9 +202,10 @@ START_TEST(devices_proc_and_relative_paths_are_not_opened)
     static const char *const paths[] = {"/dev/zero", "/dev/tty", "/proc/kmsg", "/proc/self/mem", "linux-vdso.so.1", "", "/", "/etc"};
     void *address = symbols_call(own_return_address);
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
-        struct symbols *symbols = make(paths[i], data.build_id);
-        const struct symbol *symbol = symbols_find(symbols, (uintptr_t)address);
-        ck_assert_msg(!symbol->function[0] && !symbol->has_changed, "%s: %s", paths[i], symbol->text);
+        struct symbols *symbols = symbols_new();
+        struct trace_module module = module_at(paths[i], data.build_id);
+        const struct symbol *symbol = symbols_find(symbols, &module, (uintptr_t)address);
+        ck_assert_msg(!symbol->function[0] && !symbol->has_changed, "%s: %s", paths[i], symbol->function);
         symbols_free(symbols);
     }
 }
@@ -221,9 +220,7 @@ START_TEST(file_that_ends_anywhere_does_no_harm)
     off_t step = status.st_size / 97 + 1;
     for (off_t size = status.st_size; size > 0; size -= step) {
         ck_assert_int_eq(truncate(path_of("cut"), size), 0);
-        struct symbols *symbols = make(path_of("cut"), data.build_id);
-        ck_assert_uint_gt(strlen(symbols_text(symbols, (uintptr_t)address)), 0);
-        symbols_free(symbols);
+        ck_assert_uint_gt(strlen(text_of(path_of("cut"), data.build_id, address)), 0);
     }
 }
 END_TEST
@@ -249,10 +246,9 @@ START_TEST(debug_information_apart_is_found_if_it_belongs_to_the_file)
     void *address = symbols_call_hidden(own_return_address);
     if (!run(aparts[_i].command))
         return; /* there is no objcopy */
-    struct symbols *symbols = make(path_of("lib.so"), data.build_id);
-    bool is_found = strcmp(symbols_find(symbols, (uintptr_t)address)->function, "hidden_call") == 0;
-    ck_assert_msg(is_found == aparts[_i].is_found, "%s: %s", aparts[_i].name, symbols_text(symbols, (uintptr_t)address));
-    symbols_free(symbols);
+    const char *text = text_of(path_of("lib.so"), data.build_id, address);
+    bool is_found = strncmp(text, "hidden_call (", strlen("hidden_call (")) == 0;
+    ck_assert_msg(is_found == aparts[_i].is_found, "%s: %s", aparts[_i].name, text);
 }
 END_TEST
 
@@ -270,9 +266,7 @@ START_TEST(no_server_is_asked)
     setenv("DEBUGINFOD_TIMEOUT", "1", 1);
     setenv("HOME", folder, 1);
     if (run(STRIP "true")) {
-        struct symbols *symbols = make(path_of("lib.so"), data.build_id);
-        symbols_find(symbols, (uintptr_t)symbols_call_hidden(own_return_address));
-        symbols_free(symbols);
+        text_of(path_of("lib.so"), data.build_id, symbols_call_hidden(own_return_address));
         ck_assert_int_eq(accept(listener, NULL, NULL), -1);
         ck_assert_int_eq(errno, EAGAIN);
     }
@@ -283,67 +277,33 @@ END_TEST
 /* Modules
  * ---------------------------------------------------------------------------------------------------------------------------------- */
 
-START_TEST(address_belongs_to_the_module_in_which_the_call_before_it_lies)
+START_TEST(address_is_an_offset_in_its_file_where_nothing_else_is_known)
 {
     static const struct {
+        struct trace_module module;
         uint64_t address;
         const char *text;
     } rows[] = {
-        {0x100000, "0x100000"},
-        {0x100001, "one+0x2001"},
-        {0x110000, "one+0x12000"},
-        {0x110001, "0x110001"},
-        {0x200001, "two+0x1"},
-        {0x300001, "three+0x1"},
-        {0x301001, "0x301001"}, /* the module that begins last counts */
-        {0, "0x0"},
-        {UINT64_MAX, "high+0xfffd"},
-        {0x500001, "0x500001"}, /* defined anew elsewhere */
-        {0x600001, "again+0x1"},
+        {{0, 0x100000, LENGTH, 0x2000, "", "/b/one"}, 0x100001, "one+0x2001"},
+        {{0, 0x100000, LENGTH, 0x2000, "", "/b/one"}, 0x110000, "one+0x12000"},
+        {{0, 0x300000, 0x1000, 0, "", "three"}, 0x300001, "three+0x1"},
+        {{0, UINT64_MAX - 0xfffe, UINT64_MAX, UINT64_MAX, "", "/high"}, UINT64_MAX, "high+0xfffd"},
     };
-    struct symbols *symbols = symbols_new();
-    symbols_module(symbols, 6, 0x500000, LENGTH, 0, "", "/gone");
-    symbols_module(symbols, 2, 0x200000, LENGTH, 0, "", "/b/two");
-    symbols_module(symbols, 1, 0x100000, LENGTH, 0x2000, "", "/b/one");
-    symbols_module(symbols, 3, 0x300000, 0x1000, 0, "", "three");
-    symbols_module(symbols, 4, 0x2ff000, LENGTH, 0, "", "/under");
-    symbols_module(symbols, 5, UINT64_MAX - 0xfffe, UINT64_MAX, UINT64_MAX, "", "/high");
-    symbols_module(symbols, 6, 0x600000, LENGTH, 0, "", "/again");
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        ck_assert_str_eq(symbols_text(symbols, rows[i].address), rows[i].text);
-    symbols_free(symbols);
+    char text[FRAME_TEXT_LEN];
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct trace_frame frame = {.address = rows[i].address, .module = &rows[i].module};
+        struct symbols *symbols = symbols_new();
+        ck_assert_str_eq(trace_frame_text(text, symbols, &frame), rows[i].text);
+        symbols_free(symbols);
+    }
     symbols_free(NULL);
 }
 END_TEST
 
-START_TEST(terminal_obeys_nothing_of_a_path)
+START_TEST(address_without_a_module_is_a_number)
 {
-    struct symbols *symbols = symbols_new();
-    symbols_module(symbols, 1, 0x100000, LENGTH, 0, "", "/b/\033[31mred\n\x7f");
-    ck_assert_str_eq(symbols_text(symbols, 0x100001), "?[31mred??+0x1");
-    symbols_free(symbols);
-}
-END_TEST
-
-START_TEST(address_keeps_its_answer)
-{
-    struct symbols *symbols = symbols_new();
-    const char *text = symbols_text(symbols, 0x100001);
-    symbols_module(symbols, 1, 0x100000, LENGTH, 0, "", "/late");
-    ck_assert_ptr_eq(symbols_text(symbols, 0x100001), text);
-    ck_assert_str_eq(symbols_text(symbols, 0x100002), "late+0x2");
-    symbols_free(symbols);
-}
-END_TEST
-
-START_TEST(modules_beyond_the_bound_are_left_out)
-{
-    struct symbols *symbols = symbols_new();
-    for (uint64_t id = 1; id <= SYMBOLS_MODULES_MAX + 1; id++)
-        symbols_module(symbols, id, id << 20, LENGTH, 0, "", "/m");
-    ck_assert_str_eq(symbols_text(symbols, ((uint64_t)SYMBOLS_MODULES_MAX << 20) + 1), "m+0x1");
-    ck_assert_str_eq(symbols_text(symbols, ((uint64_t)(SYMBOLS_MODULES_MAX + 1) << 20) + 1), "0x1000100001");
-    symbols_free(symbols);
+    char text[FRAME_TEXT_LEN];
+    ck_assert_str_eq(trace_frame_text(text, NULL, &(struct trace_frame){.address = 0x100000}), "0x100000");
 }
 END_TEST
 
@@ -361,7 +321,6 @@ int main(void)
         suite_add(files, function_and_line_of_the_call_are_found, functions_of_libraries_without_debug_information_are_found,
                   changed_file_is_not_looked_into);
     }
-    suite_add(modules, address_belongs_to_the_module_in_which_the_call_before_it_lies, terminal_obeys_nothing_of_a_path,
-              address_keeps_its_answer, modules_beyond_the_bound_are_left_out);
+    suite_add(modules, address_is_an_offset_in_its_file_where_nothing_else_is_known, address_without_a_module_is_a_number);
     return suite_run(suite);
 }

@@ -11,26 +11,29 @@ static const char *base_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-/* The table may take the address for one of another module, which was there at another time. */
-const struct symbol *trace_frame_symbol(struct symbols *symbols, const struct trace_frame *frame)
+/* Of a native frame whose module is known. */
+static void native_text(char buffer[FRAME_TEXT_LEN], struct symbols *symbols, const struct trace_frame *frame)
 {
-    const struct symbol *symbol = symbols && frame->module && !frame->line ? symbols_find(symbols, frame->address) : NULL;
-    return symbol && strcmp(symbol->module, frame->module->path) == 0 ? symbol : NULL;
+    const struct trace_module *module = frame->module;
+    const struct symbol *symbol = symbols_find(symbols, module, frame->address);
+    if (symbol->function[0] && symbol->line)
+        snprintf(buffer, FRAME_TEXT_LEN, "%s (%s:%u)", symbol->function, symbol->file, symbol->line);
+    else if (symbol->function[0])
+        snprintf(buffer, FRAME_TEXT_LEN, "%s (%s)", symbol->function, base_name(module->path));
+    else
+        snprintf(buffer, FRAME_TEXT_LEN, "%.200s+0x%" PRIx64 "%s", base_name(module->path), frame->address - module->first + module->offset,
+                 symbol->has_changed ? " (the file has changed)" : "");
 }
 
 const char *trace_frame_text(char buffer[FRAME_TEXT_LEN], struct symbols *symbols, const struct trace_frame *frame)
 {
-    const struct symbol *symbol = trace_frame_symbol(symbols, frame);
     if (frame->line && frame->line->file[0])
         snprintf(buffer, FRAME_TEXT_LEN, "%.200s (%.200s:%" PRIu64 ")", frame->line->function, base_name(frame->line->file),
                  frame->line->line);
     else if (frame->line)
         snprintf(buffer, FRAME_TEXT_LEN, "%.200s", frame->line->function);
-    else if (symbol)
-        snprintf(buffer, FRAME_TEXT_LEN, "%.500s", symbol->text);
     else if (frame->module)
-        snprintf(buffer, FRAME_TEXT_LEN, "%.200s+0x%" PRIx64, base_name(frame->module->path),
-                 frame->address - frame->module->first + frame->module->offset);
+        native_text(buffer, symbols, frame);
     else
         snprintf(buffer, FRAME_TEXT_LEN, "0x%" PRIx64, frame->address);
     return buffer;

@@ -10,11 +10,8 @@ enum { FRAME_TEXT_LEN = 512 };
 
 /*
  * "forward (model.py:42)", "launch (kernels.cu:7)", "libexample.so.1+0x1234", or "0x7f0000001234" where no module is known. May have any
- * byte but 0. symbols: knows the modules of the trace; NULL: functions are not looked up.
+ * byte but 0.
  */
 const char *trace_frame_text(char buffer[FRAME_TEXT_LEN], struct symbols *symbols, const struct trace_frame *frame);
-
-/* What the table knows of a native frame; NULL if that is nothing. */
-const struct symbol *trace_frame_symbol(struct symbols *symbols, const struct trace_frame *frame);
 
 #endif

@@ -98,24 +98,17 @@ void view_json_stream(struct json *json, uint64_t stream, const struct trace_tex
     json_string(json, "stream_name", name ? name->text : NULL);
 }
 
-/* Modules are told to the table when the first frame is to be shown: most views show none. */
-struct symbols *view_symbols(struct view_file *file)
+/* Most views show no frame. */
+static struct symbols *symbols_of(struct view_file *file)
 {
-    size_t count;
-    struct trace_module *const *modules = trace_modules(&file->trace, &count);
-    if (file->symbols || count == 0)
-        return file->symbols;
-    file->symbols = must(symbols_new());
-    for (size_t i = 0; i < count; i++)
-        symbols_module(file->symbols, modules[i]->number + 1ULL, modules[i]->first, modules[i]->bytes, modules[i]->offset,
-                       modules[i]->build_id, modules[i]->path);
+    file->symbols = file->symbols ? file->symbols : symbols_new();
     return file->symbols;
 }
 
 const char *view_frame(char buffer[SHOWN_LEN], struct view_file *file, const struct trace_frame *frame)
 {
     char text[FRAME_TEXT_LEN];
-    return utf8_shown(buffer, trace_frame_text(text, view_symbols(file), frame));
+    return utf8_shown(buffer, trace_frame_text(text, symbols_of(file), frame));
 }
 
 void view_print_stack(struct view_file *file, const struct trace_stack *stack, const char *indent, size_t limit)
@@ -139,7 +132,7 @@ void view_json_stack(struct json *json, struct view_file *file, const struct tra
     }
     json_array(json, "stack");
     for (uint32_t i = 0; i < stack->count; i++)
-        json_string(json, NULL, trace_frame_text(text, view_symbols(file), &stack->frames[i]));
+        json_string(json, NULL, trace_frame_text(text, symbols_of(file), &stack->frames[i]));
     json_end(json);
 }
 

@@ -98,9 +98,6 @@ void view_json_stack(struct json *json, struct view_file *file, const struct tra
 /* One frame as SHOWN() has it. */
 const char *view_frame(char buffer[SHOWN_LEN], struct view_file *file, const struct trace_frame *frame);
 
-/* What functions the file's addresses are in, NULL if it has none; the file's. */
-struct symbols *view_symbols(struct view_file *file);
-
 /* Moments -------------------------------------------------------------------------------------------------------------------------------
  */
 
