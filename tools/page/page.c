@@ -117,7 +117,7 @@ static int json_why(struct json *json, const struct view *view, struct view_file
 {
     struct view one = {.files = file, .count = 1, .json = json, .limit = view->limit};
     json_array(json, "why");
-    int status = view_why(&one);
+    int status = view_each(&one, view_why);
     json_end(json);
     /* That nothing can be judged is an answer. */
     return status == EXIT_TROUBLE ? status : EXIT_GOOD;

@@ -140,7 +140,7 @@ bool refusal_find(struct refusal *refusal, const struct view *view, struct view_
     struct search search = {.mark = view->at};
     struct copy copy = {.refusal = refusal};
     *refusal = (struct refusal){.number = 0};
-    bool is_read = trace_play(trace, look_for, &search);
+    bool is_read = view_hear(file, look_for, &search);
     size_t chosen = is_read ? choose(&search, view, file) : 0;
     bool is_found = is_read && chosen < search.count;
     if (is_found) {
@@ -148,13 +148,9 @@ bool refusal_find(struct refusal *refusal, const struct view *view, struct view_
         refusal->events = search.refusals[chosen].events;
         refusal->number = chosen + 1;
         refusal->count = search.count;
-        is_read = trace_play(trace, look_until, &copy);
+        is_read = view_hear(file, look_until, &copy);
     }
     free(search.refusals);
-    if (!is_read) {
-        complain("%s: %s", trace->path, trace->error);
-        file->is_bad = true;
-    }
     if (!is_read || !is_found || !refusal->event.pool)
         return false;
     refusal->memory = trace_memory(trace, refusal->event.pool->device);

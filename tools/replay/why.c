@@ -440,7 +440,7 @@ static void json_answer(struct json *json, const struct answer *answer)
 
 /* The whole ---------------------------------------------------------------------------------------------------------------------------- */
 
-static int show(const struct view *view, struct view_file *file)
+int view_why(const struct view *view, struct view_file *file)
 {
     struct refusal refusal;
     struct answer answer;
@@ -463,17 +463,5 @@ static int show(const struct view *view, struct view_file *file)
     int status = !is_made || answer.why_not[0] ? EXIT_FAILED : EXIT_GOOD;
     answer_free(&answer);
     refusal_free(&refusal);
-    return status;
-}
-
-int view_why(const struct view *view)
-{
-    int status = EXIT_GOOD;
-    for (size_t i = 0; i < view->count; i++) {
-        view_file_begin(view, &view->files[i]);
-        view_say_losses(view, &view->files[i]);
-        status = worse_exit(status, show(view, &view->files[i]));
-        view_file_end(view);
-    }
     return status;
 }

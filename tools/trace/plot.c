@@ -102,10 +102,7 @@ static void plot_file(struct plot *plot, struct view_file *file, struct plot_fil
     struct plotter plotter = {.plot = plot, .to = to, .slice = SIZE_MAX};
     to->file = file;
     to->lines = must(calloc(PLOT_POOLS_MAX + 1, sizeof to->lines[0]));
-    if (!trace_play(&file->trace, look, &plotter)) {
-        complain("%s: %s", file->trace.path, file->trace.error);
-        file->is_bad = true;
-    }
+    view_hear(file, look, &plotter);
     to->mark_count = plotter.model.mark_count;
     to->oom_count = plotter.model.oom_count;
     to->marks = take_moments(file, plotter.model.marks, &to->mark_count);

@@ -41,26 +41,27 @@ static const struct command_option options[] = {
     {0},
 };
 
-/* Views: their names, and which options each has besides --json and --limit. */
+/* Views: their names, whether each shows one file or all of them, and which options each has besides --json and --limit. */
 #define VIEW_TABLE(X)                                                                                                                      \
-    X(summary, 0)                                                                                                                          \
-    X(peak, 0)                                                                                                                             \
-    X(leaks, 1 << OPT_SINCE)                                                                                                               \
-    X(live, 1 << OPT_AT)                                                                                                                   \
-    X(tags, 0)                                                                                                                             \
-    X(stacks, 1 << OPT_COLLAPSED)                                                                                                          \
-    X(waits, 0)                                                                                                                            \
-    X(plot, 0)                                                                                                                             \
-    X(events, 0)                                                                                                                           \
-    X(why, 1 << OPT_AT)                                                                                                                    \
-    X(page, 1 << OPT_OUTPUT | 1 << OPT_POLICY | 1 << OPT_TUNE)
+    X(summary, each, 0)                                                                                                                    \
+    X(peak, each, 0)                                                                                                                       \
+    X(leaks, each, 1 << OPT_SINCE)                                                                                                         \
+    X(live, each, 1 << OPT_AT)                                                                                                             \
+    X(tags, each, 0)                                                                                                                       \
+    X(stacks, each, 1 << OPT_COLLAPSED)                                                                                                    \
+    X(waits, all, 0)                                                                                                                       \
+    X(plot, all, 0)                                                                                                                        \
+    X(events, each, 0)                                                                                                                     \
+    X(why, each, 1 << OPT_AT)                                                                                                              \
+    X(page, all, 1 << OPT_OUTPUT | 1 << OPT_POLICY | 1 << OPT_TUNE)
 
 static const struct {
     const char *name;
-    int (*show)(const struct view *view);
+    view_file_fn *each; /* NULL: the other */
+    int (*all)(const struct view *view);
     unsigned has; /* bits of options */
 } views[] = {
-#define X(name, options) {#name, view_##name, options},
+#define X(name, how, options) {#name, .how = view_##name, .has = (options)},
     VIEW_TABLE(X)
 #undef X
 };
@@ -142,14 +143,16 @@ static int open_files(struct view *view, char **paths, size_t count)
 
 static int show(struct view *view, size_t which)
 {
-    if (!view->json)
-        return views[which].show(view);
-    json_object(view->json, NULL);
-    json_string(view->json, "view", views[which].name);
-    json_array(view->json, "files");
-    int status = views[which].show(view);
-    json_end(view->json);
-    json_end(view->json);
+    if (view->json) {
+        json_object(view->json, NULL);
+        json_string(view->json, "view", views[which].name);
+        json_array(view->json, "files");
+    }
+    int status = views[which].each ? view_each(view, views[which].each) : views[which].all(view);
+    if (view->json) {
+        json_end(view->json);
+        json_end(view->json);
+    }
     return status;
 }
 
@@ -194,7 +197,7 @@ const struct command command_trace = {
     .name = "trace",
     .summary = "show what memory did, from recorded traces",
     .operands = "[VIEW] FILE...",
-#define X(name, options) " " #name
+#define X(name, how, options) " " #name
     .words = VIEW_TABLE(X),
 #undef X
     .operands_min = 1,

@@ -149,7 +149,7 @@ void view_file_begin(const struct view *view, const struct view_file *file)
         json_uint(view->json, "shift", file->shift);
         return;
     }
-    if (view->count == 1)
+    if (view->count == 1 || view->is_collapsed)
         return;
     char line[3 * SHOWN_LEN];
     if (file != view->files)
@@ -188,6 +188,18 @@ void view_say_losses(const struct view *view, const struct view_file *file)
                  COUNT_TEXT(losses->blocks), weir__plural(losses->blocks), COUNT_TEXT(losses->bytes), weir__plural(losses->bytes));
 }
 
+int view_each(const struct view *view, view_file_fn *show)
+{
+    int status = EXIT_GOOD;
+    for (size_t i = 0; i < view->count; i++) {
+        view_file_begin(view, &view->files[i]);
+        view_say_losses(view, &view->files[i]);
+        status = worse_exit(status, show(view, &view->files[i]));
+        view_file_end(view);
+    }
+    return status;
+}
+
 /* Moments -------------------------------------------------------------------------------------------------------------------------------
  */
 
@@ -205,15 +217,20 @@ static bool look_until(void *context, const struct trace_event *event)
     return true;
 }
 
-bool view_play(struct view_file *file, struct model *model, uint64_t events)
+bool view_hear(struct view_file *file, trace_event_fn *look, void *context)
 {
-    struct until until = {model, events};
-    *model = (struct model){0};
-    if (trace_play(&file->trace, look_until, &until))
+    if (trace_play(&file->trace, look, context))
         return true;
     complain("%s: %s", file->trace.path, file->trace.error);
     file->is_bad = true;
     return false;
+}
+
+bool view_play(struct view_file *file, struct model *model, uint64_t events)
+{
+    struct until until = {model, events};
+    *model = (struct model){0};
+    return view_hear(file, look_until, &until);
 }
 
 /* Holders -------------------------------------------------------------------------------------------------------------------------------

@@ -40,18 +40,17 @@ struct view {
     } page;
 };
 
-/* Prints one view; returns an exit status. */
-int view_summary(const struct view *view);
-int view_peak(const struct view *view);
-int view_leaks(const struct view *view);
-int view_live(const struct view *view);
-int view_tags(const struct view *view);
-int view_stacks(const struct view *view);
+/* Shows one file, whose heading stands already; returns an exit status. */
+typedef int view_file_fn(const struct view *view, struct view_file *file);
+view_file_fn view_summary, view_peak, view_leaks, view_live, view_tags, view_stacks, view_events;
+view_file_fn view_why; /* of replay/why.c, as it replays */
+
+/* Shows all files; returns an exit status. */
 int view_waits(const struct view *view);
 int view_plot(const struct view *view);
-int view_events(const struct view *view);
-int view_why(const struct view *view); /* of replay/why.c, as it replays */
-int view_page(const struct view *view); /* of page/page.c, likewise */
+int view_page(const struct view *view); /* of page/page.c, as it replays */
+/* Each file, with its heading and what is lost of it. */
+int view_each(const struct view *view, view_file_fn *show);
 
 /* Words ---------------------------------------------------------------------------------------------------------------------------------
  */
@@ -101,7 +100,9 @@ const char *view_frame(char buffer[SHOWN_LEN], struct view_file *file, const str
 /* Moments -------------------------------------------------------------------------------------------------------------------------------
  */
 
-/* Plays the file into an empty model: the first `events` of it. false, after a complaint: it could not be read. */
+/* trace_play() of the file. false, after a complaint: it could not be read. */
+bool view_hear(struct view_file *file, trace_event_fn *look, void *context);
+/* The same into an empty model: the first `events` of it. */
 bool view_play(struct view_file *file, struct model *model, uint64_t events);
 #define VIEW_ALL UINT64_MAX
 

@@ -112,22 +112,13 @@ static bool print_one(void *context, const struct trace_event *event)
     return --printing->left > 0;
 }
 
-int view_events(const struct view *view)
+int view_events(const struct view *view, struct view_file *file)
 {
-    for (size_t i = 0; i < view->count; i++) {
-        struct view_file *file = &view->files[i];
-        struct printing printing = {.view = view, .file = file, .left = view->has_limit ? view->limit : SIZE_MAX};
-        view_file_begin(view, file);
-        view_say_losses(view, file);
-        if (view->json)
-            json_array(view->json, "events");
-        if (!trace_play(&file->trace, print_one, &printing)) {
-            complain("%s: %s", file->trace.path, file->trace.error);
-            file->is_bad = true;
-        }
-        if (view->json)
-            json_end(view->json);
-        view_file_end(view);
-    }
+    struct printing printing = {.view = view, .file = file, .left = view->has_limit ? view->limit : SIZE_MAX};
+    if (view->json)
+        json_array(view->json, "events");
+    view_hear(file, print_one, &printing);
+    if (view->json)
+        json_end(view->json);
     return EXIT_GOOD;
 }

@@ -124,23 +124,17 @@ void view_print_holders(const struct view *view, struct view_file *file, const s
         print_stacks(view, file, model);
 }
 
-int view_peak(const struct view *view)
+int view_peak(const struct view *view, struct view_file *file)
 {
-    for (size_t i = 0; i < view->count; i++) {
-        struct view_file *file = &view->files[i];
-        struct model model;
-        view_file_begin(view, file);
-        view_say_losses(view, file);
-        bool is_good = view_play(file, &model, VIEW_ALL);
-        struct model_moment peak = model.peak;
-        model_free(&model);
-        /* Once more, up to there. */
-        if (is_good)
-            view_play(file, &model, peak.event);
-        view_print_holders(view, file, &model, peak.time);
-        model_free(&model);
-        view_file_end(view);
-    }
+    struct model model;
+    bool is_good = view_play(file, &model, VIEW_ALL);
+    struct model_moment peak = model.peak;
+    model_free(&model);
+    /* Once more, up to there. */
+    if (is_good)
+        view_play(file, &model, peak.event);
+    view_print_holders(view, file, &model, peak.time);
+    model_free(&model);
     return EXIT_GOOD;
 }
 
@@ -244,8 +238,8 @@ static bool find_moment(const struct view *view, struct view_file *file, struct 
     }
     if (!search->is_found && !search->mark && !search->number)
         complain("%s: --%s=%s: it began later, at %s", file->trace.path, option, view->at, MOMENT_TEXT(file, 0));
-    else if (!trace_play(&file->trace, look_for, search))
-        complain("%s: %s", file->trace.path, file->trace.error);
+    else if (!view_hear(file, look_for, search))
+        return false;
     else if (!search->is_found && search->number)
         complain("%s: --%s=%s: it has only %" PRIu64 " events", file->trace.path, option, view->at, search->count);
     else if (!search->is_found)
@@ -254,25 +248,16 @@ static bool find_moment(const struct view *view, struct view_file *file, struct 
     return search->is_found;
 }
 
-int view_live(const struct view *view)
+int view_live(const struct view *view, struct view_file *file)
 {
-    int status = EXIT_GOOD;
-    for (size_t i = 0; i < view->count; i++) {
-        struct view_file *file = &view->files[i];
-        struct search search;
-        struct model model = {0};
-        view_file_begin(view, file);
-        view_say_losses(view, file);
-        if (find_moment(view, file, &search)) {
-            view_play(file, &model, search.found);
-            view_print_holders(view, file, &model, search.found_time);
-            model_free(&model);
-        } else {
-            status = EXIT_FAILED;
-        }
-        view_file_end(view);
-    }
-    return status;
+    struct search search;
+    struct model model;
+    if (!find_moment(view, file, &search))
+        return EXIT_FAILED;
+    view_play(file, &model, search.found);
+    view_print_holders(view, file, &model, search.found_time);
+    model_free(&model);
+    return EXIT_GOOD;
 }
 
 /* Leaks ---------------------------------------------------------------------------------------------------------------------------------
@@ -302,10 +287,7 @@ static bool play_since(const struct view *view, struct view_file *file, struct m
     if (view->since && !find_moment(&moment, file, &search))
         return false;
     struct since since = {model, view->since ? search.found : 0};
-    if (!trace_play(&file->trace, look_since, &since)) {
-        complain("%s: %s", file->trace.path, file->trace.error);
-        file->is_bad = true;
-    }
+    view_hear(file, look_since, &since);
     if (model->applied == since.events)
         model_forget_live(model);
     return true;
@@ -336,26 +318,19 @@ static void print_leaks(const struct view *view, struct view_file *file, const s
         print_stacks(view, file, model);
 }
 
-int view_leaks(const struct view *view)
+int view_leaks(const struct view *view, struct view_file *file)
 {
-    int status = EXIT_GOOD;
-    for (size_t i = 0; i < view->count; i++) {
-        struct view_file *file = &view->files[i];
-        struct model model;
-        view_file_begin(view, file);
-        view_say_losses(view, file);
-        if (!play_since(view, file, &model)) {
-            status = EXIT_FAILED;
-        } else if (view->json) {
-            json_string(view->json, "since", view->since);
-            json_uint(view->json, "live", model.total.size);
-            json_uint(view->json, "live_blocks", model.total.blocks);
-            json_list(view, file, &model, "leaks", BY_TAG | BY_STACK | BY_SIZE | BY_POOL);
-        } else {
-            print_leaks(view, file, &model);
-        }
-        model_free(&model);
-        view_file_end(view);
+    struct model model;
+    if (!play_since(view, file, &model))
+        return EXIT_FAILED;
+    if (view->json) {
+        json_string(view->json, "since", view->since);
+        json_uint(view->json, "live", model.total.size);
+        json_uint(view->json, "live_blocks", model.total.blocks);
+        json_list(view, file, &model, "leaks", BY_TAG | BY_STACK | BY_SIZE | BY_POOL);
+    } else {
+        print_leaks(view, file, &model);
     }
-    return status;
+    model_free(&model);
+    return EXIT_GOOD;
 }

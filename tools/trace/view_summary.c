@@ -208,24 +208,18 @@ static void json_summary(struct json *json, const struct trace *trace, const str
     json_end(json);
 }
 
-int view_summary(const struct view *view)
+int view_summary(const struct view *view, struct view_file *file)
 {
-    for (size_t i = 0; i < view->count; i++) {
-        struct view_file *file = &view->files[i];
-        struct model model;
-        view_file_begin(view, file);
-        view_say_losses(view, file);
-        view_play(file, &model, VIEW_ALL);
-        if (view->json) {
-            json_summary(view->json, &file->trace, &model);
-        } else {
-            print_head(file);
-            print_kinds(&file->trace);
-            print_pools(&model);
-            print_rest(view, file, &model);
-        }
-        model_free(&model);
-        view_file_end(view);
+    struct model model;
+    view_play(file, &model, VIEW_ALL);
+    if (view->json) {
+        json_summary(view->json, &file->trace, &model);
+    } else {
+        print_head(file);
+        print_kinds(&file->trace);
+        print_pools(&model);
+        print_rest(view, file, &model);
     }
+    model_free(&model);
     return EXIT_GOOD;
 }

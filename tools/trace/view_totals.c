@@ -102,29 +102,22 @@ static void print_tags(const struct view *view, struct view_file *file, const st
         printf("  and %s more\n", COUNT_TEXT(totals->count - view->limit));
 }
 
-/* Each file in its way, from the totals of tags or stacks. */
-static int show_totals(const struct view *view, bool of_stacks,
+/* In their way, from the totals of tags or stacks. */
+static int show_totals(const struct view *view, struct view_file *file, bool of_stacks,
                        void (*print)(const struct view *, struct view_file *, const struct totals *))
 {
-    for (size_t i = 0; i < view->count; i++) {
-        struct view_file *file = &view->files[i];
-        if (!view->is_collapsed || view->json)
-            view_file_begin(view, file);
-        view_say_losses(view, file);
-        struct totals totals = find_totals(file, of_stacks);
-        if (view->json)
-            json_totals(view, file, &totals, of_stacks);
-        else
-            print(view, file, &totals);
-        free(totals.items);
-        view_file_end(view);
-    }
+    struct totals totals = find_totals(file, of_stacks);
+    if (view->json)
+        json_totals(view, file, &totals, of_stacks);
+    else
+        print(view, file, &totals);
+    free(totals.items);
     return EXIT_GOOD;
 }
 
-int view_tags(const struct view *view)
+int view_tags(const struct view *view, struct view_file *file)
 {
-    return show_totals(view, false, print_tags);
+    return show_totals(view, file, false, print_tags);
 }
 
 static void print_stacks(const struct view *view, struct view_file *file, const struct totals *totals)
@@ -163,7 +156,7 @@ static void print_collapsed(const struct view *view, struct view_file *file, con
     }
 }
 
-int view_stacks(const struct view *view)
+int view_stacks(const struct view *view, struct view_file *file)
 {
-    return show_totals(view, true, view->is_collapsed ? print_collapsed : print_stacks);
+    return show_totals(view, file, true, view->is_collapsed ? print_collapsed : print_stacks);
 }
