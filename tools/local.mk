@@ -118,8 +118,6 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/import.h \
 	%reldir%/trace/output.c \
 	%reldir%/trace/output.h \
-	%reldir%/trace/plot.c \
-	%reldir%/trace/plot.h \
 	%reldir%/trace/trace.c \
 	%reldir%/trace/view.c \
 	%reldir%/trace/view.h \

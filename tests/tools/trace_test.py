@@ -274,10 +274,8 @@ def waits_have_their_times():
 @fact
 def plot_has_the_highest_of_each_slice():
     answer = ask("plot", JOB)
-    assert max(answer["lines"][0]["live"]) == 7 * MIB
-    is_so(answer["lines"][0], pool=None)
-    assert max(pick(answer["lines"], pool="main")["held"]) == 8 * MIB
-    assert pick(answer["lines"], pool="main")["live"][-1] == 4 * MIB
+    assert max(answer["live"]) == 7 * MIB and answer["live"][-1] == 5 * MIB
+    assert max(answer["held"]) == ask("summary", JOB)["held_peak"] >= 8 * MIB
     is_so(answer["out_of_memory"][0], time=60 * MS)
 
 

@@ -100,6 +100,15 @@ void json_uint(struct json *json, const char *key, uint64_t value)
     fprintf(json->out, "%" PRIu64, value);
 }
 
+void json_uints(struct json *json, const char *key, const uint64_t *values, size_t count)
+{
+    json_in_line(json);
+    json_array(json, key);
+    for (size_t i = 0; i < count; i++)
+        json_uint(json, NULL, values[i]);
+    json_end(json);
+}
+
 void json_number(struct json *json, const char *key, double value, int decimals)
 {
     if (!isfinite(value)) {

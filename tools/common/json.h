@@ -45,6 +45,8 @@ void json_uint(struct json *json, const char *key, uint64_t value);
 void json_number(struct json *json, const char *key, double value, int decimals);
 void json_bool(struct json *json, const char *key, bool value);
 void json_null(struct json *json, const char *key);
+/* An array of numbers, on one line. */
+void json_uints(struct json *json, const char *key, const uint64_t *values, size_t count);
 /* Members, or an element, that are JSON already. */
 void json_text(struct json *json, const char *text);
 

@@ -10,15 +10,6 @@
 #include "tools/replay/report.h"
 #include "tools/replay/run.h"
 
-static void json_line(struct json *json, const char *key, const uint64_t *values)
-{
-    json_in_line(json);
-    json_array(json, key);
-    for (size_t i = 0; i < OUTCOME_SLICES; i++)
-        json_uint(json, NULL, values[i]);
-    json_end(json);
-}
-
 static void json_replay(struct json *json, const struct script *script, const char *name, const struct outcome *outcome)
 {
     json_object(json, NULL);
@@ -27,8 +18,8 @@ static void json_replay(struct json *json, const struct script *script, const ch
     json_uint(json, "end", script->end);
     report_json_outcome(json, outcome);
     if (outcome->is_done) {
-        json_line(json, "reserved_line", outcome->reserved);
-        json_line(json, "live_line", outcome->live);
+        json_uints(json, "reserved_line", outcome->reserved, OUTCOME_SLICES);
+        json_uints(json, "live_line", outcome->live, OUTCOME_SLICES);
     }
     json_end(json);
 }

@@ -102,11 +102,7 @@ void page_json_names(struct json *json, struct view_file *file, const struct pag
     for (size_t i = 0; i < columns->name_count; i++)
         json_shown(json, NULL, columns->names[i] ? columns->names[i]->text : NULL);
     json_end(json);
-    json_in_line(json);
-    json_array(json, "threads");
-    for (size_t i = 0; i < columns->thread_count; i++)
-        json_uint(json, NULL, columns->threads[i]);
-    json_end(json);
+    json_uints(json, "threads", columns->threads, columns->thread_count);
     json_in_line(json);
     json_object(json, "addresses");
     json_string(json, "lowest", STREAM_TEXT(columns->lowest, NULL));

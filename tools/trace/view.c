@@ -13,14 +13,14 @@
 /* Words ---------------------------------------------------------------------------------------------------------------------------------
  */
 
-static uint64_t shifted(const struct view_file *file, uint64_t time)
+uint64_t view_shifted(const struct view_file *file, uint64_t time)
 {
     return time > UINT64_MAX - file->shift ? UINT64_MAX : time + file->shift;
 }
 
 const char *view_moment(char text[WEIR__TIME_LEN], const struct view_file *file, uint64_t time)
 {
-    return weir__time(text, shifted(file, time));
+    return weir__time(text, view_shifted(file, time));
 }
 
 int view_columns(const char *time)
@@ -45,7 +45,7 @@ const char *view_moment_below(char text[WEIR__TIME_LEN], struct view_moments *co
 void view_print_moment(struct view_moments *column, const struct view_file *file, uint64_t time, int width)
 {
     char text[WEIR__TIME_LEN];
-    view_moment_below(text, column, shifted(file, time));
+    view_moment_below(text, column, view_shifted(file, time));
     printf("%*s%s", width > view_columns(text) ? width - view_columns(text) : 0, "", text);
 }
 
@@ -96,6 +96,19 @@ void view_json_stream(struct json *json, uint64_t stream, const struct trace_tex
 {
     view_json_handle(json, "stream", stream);
     json_string(json, "stream_name", name ? name->text : NULL);
+}
+
+void view_json_moments(struct json *json, const char *key, uint64_t shift, const struct model_moment *moments, size_t count)
+{
+    json_array(json, key);
+    for (size_t i = 0; i < count; i++) {
+        json_in_line(json);
+        json_object(json, NULL);
+        json_uint(json, "time", moments[i].time + shift);
+        json_string(json, "name", moments[i].name ? moments[i].name->text : NULL);
+        json_end(json);
+    }
+    json_end(json);
 }
 
 /* Most views show no frame. */

@@ -55,7 +55,8 @@ int view_each(const struct view *view, view_file_fn *show);
 /* Words ---------------------------------------------------------------------------------------------------------------------------------
  */
 
-/* A time since the first file was started, as all times are written. */
+/* A time of the file since the first file was started; as all times are written. */
+uint64_t view_shifted(const struct view_file *file, uint64_t time);
 const char *view_moment(char text[WEIR__TIME_LEN], const struct view_file *file, uint64_t time);
 #define MOMENT_TEXT(file, time) view_moment((char[WEIR__TIME_LEN]){0}, (file), (time))
 
@@ -89,6 +90,8 @@ void view_say_losses(const struct view *view, const struct view_file *file);
 /* Names of the members of pools, for JSON. */
 void view_json_pool(struct json *json, const struct trace_pool *pool);
 void view_json_stream(struct json *json, uint64_t stream, const struct trace_text *name);
+/* An array of marks or failures, each so many ns later than its file has it. */
+void view_json_moments(struct json *json, const char *key, uint64_t shift, const struct model_moment *moments, size_t count);
 /* A handle or an address, in hexadecimal. */
 void view_json_handle(struct json *json, const char *key, uint64_t handle);
 /* The frames of a stack, below each other or as an array. At most `limit` lines; 0: all. */

@@ -160,19 +160,6 @@ static void json_pool(struct json *json, const struct model_pool *pool)
     json_end(json);
 }
 
-static void json_moments(struct json *json, const char *key, const struct model_moment *moments, size_t count)
-{
-    json_array(json, key);
-    for (size_t i = 0; i < count; i++) {
-        json_in_line(json);
-        json_object(json, NULL);
-        json_uint(json, "time", moments[i].time);
-        json_string(json, "name", moments[i].name ? moments[i].name->text : NULL);
-        json_end(json);
-    }
-    json_end(json);
-}
-
 static void json_summary(struct json *json, const struct trace *trace, const struct model *model)
 {
     json_string(json, "reason", trace->header.reason);
@@ -199,8 +186,8 @@ static void json_summary(struct json *json, const struct trace *trace, const str
         if (model->pools[i].pool)
             json_pool(json, &model->pools[i]);
     json_end(json);
-    json_moments(json, "marks", model->marks, model->mark_count);
-    json_moments(json, "out_of_memory", model->ooms, model->oom_count);
+    view_json_moments(json, "marks", 0, model->marks, model->mark_count);
+    view_json_moments(json, "out_of_memory", 0, model->ooms, model->oom_count);
     json_object(json, "contradictions");
     json_uint(json, "ends_of_unknown_blocks", model->unknown_ends);
     json_uint(json, "blocks_without_end", model->reused);

@@ -164,11 +164,7 @@ static void json_trial(struct json *json, const struct finding *finding, const s
     json_candidate(json, candidate);
     json_figures(json, "figures", &trial->outcome);
     /* The most that the pools had in each part of the recording: what a page of the trace draws (weir trace page --tune). */
-    json_in_line(json);
-    json_array(json, "reserved");
-    for (size_t i = 0; i < OUTCOME_SLICES; i++)
-        json_uint(json, NULL, trial->outcome.reserved[i]);
-    json_end(json);
+    json_uints(json, "reserved", trial->outcome.reserved, OUTCOME_SLICES);
     json_end(json);
 }
 
