@@ -103,6 +103,7 @@ tools_libtools_la_SOURCES = \
 	%reldir%/replay/policy.h \
 	%reldir%/replay/processes.c \
 	%reldir%/replay/replay.c \
+	%reldir%/replay/replay.h \
 	%reldir%/replay/refusal.c \
 	%reldir%/replay/refusal.h \
 	%reldir%/replay/report.c \

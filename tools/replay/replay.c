@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* replay.c - `weir replay`: does the requests of a trace again under other policies. */
+#include "tools/replay/replay.h"
 #include "tools/common/command.h"
 #include "tools/common/environment.h"
 #include "tools/common/source.h"
 #include "tools/replay/machine.h"
 #include "tools/replay/policy.h"
-#include "tools/replay/report.h"
 #include "tools/replay/run.h"
 #include "tools/trace/import.h"
 
@@ -53,6 +53,41 @@ static int read_policies(const struct option_value *value, struct choice *choice
     return EXIT_GOOD;
 }
 
+struct report replay_under(const struct script *script, const struct machine *machine, const char *const *names, char *const *texts, size_t count)
+{
+    char *recorded = replay_policy_recorded(script->trace);
+    size_t first = recorded || !count, all = count + first;
+    const char **shown = must(calloc(all, sizeof *shown));
+    char **policies = must(calloc(all, sizeof *policies));
+    struct replay *replays = must(calloc(all, sizeof *replays));
+    struct outcome *outcomes = must(calloc(all, sizeof *outcomes));
+    for (size_t i = 0; i < all; i++) {
+        bool is_own = i < first;
+        shown[i] = !is_own ? names[i - first] : recorded ? RECORDED : "built-in";
+        policies[i] = replay_policy_by_index(!is_own ? texts[i - first] : recorded ? recorded : policy_builtin_text(), script->trace);
+        replays[i] = (struct replay){.script = script, .policy = policies[i], .machine = machine ? machine->settings : NULL,
+                                     .pair_arena = machine ? machine->pair_arena : 0};
+    }
+    replay_run_all(replays, outcomes, all, NULL);
+    const struct verdict verdict = report_judge(script, recorded ? &outcomes[0] : NULL, machine ? machine->apart : NULL);
+    for (size_t i = 0; i < all; i++)
+        free(policies[i]);
+    free(policies);
+    free(replays);
+    free(recorded);
+    return (struct report){script, shown, outcomes, all, verdict, machine};
+}
+
+int replay_end(const struct report *report)
+{
+    int status = EXIT_GOOD;
+    for (size_t i = 0; i < report->count; i++)
+        status = report->outcomes[i].is_done ? status : EXIT_FAILED;
+    free((void *)(uintptr_t)report->names);
+    free((void *)(uintptr_t)report->outcomes);
+    return status;
+}
+
 static int replay_trace(struct trace *trace, const struct choice *choice, const struct command_call *call, struct json *json)
 {
     bool is_real = call->options[OPT_GPU].given;
@@ -63,38 +98,14 @@ static int replay_trace(struct trace *trace, const struct choice *choice, const 
         script_free(&script);
         return status;
     }
-    char *recorded = replay_policy_recorded(trace);
-    size_t first = recorded || !choice->count, count = choice->count + first;
-    const char **names = must(calloc(count, sizeof *names));
-    char **texts = must(calloc(count, sizeof *texts));
-    struct replay *replays = must(calloc(count, sizeof *replays));
-    struct outcome *outcomes = must(calloc(count, sizeof *outcomes));
-    for (size_t i = 0; i < count; i++) {
-        bool is_own = i < first;
-        names[i] = !is_own ? choice->names[i - first] : recorded ? RECORDED : "built-in";
-        texts[i] = replay_policy_by_index(!is_own ? choice->texts[i - first] : recorded ? recorded : policy_builtin_text(), trace);
-        replays[i] = (struct replay){.script = &script, .policy = texts[i], .machine = is_real ? NULL : machine.settings,
-                                     .pair_arena = machine.pair_arena};
-    }
-    replay_run_all(replays, outcomes, count, NULL);
-    const struct verdict verdict = report_judge(&script, recorded ? &outcomes[0] : NULL, is_real ? NULL : machine.apart);
-    const struct report report = {&script, names, outcomes, count, verdict, is_real ? NULL : &machine};
+    const struct report report = replay_under(&script, is_real ? NULL : &machine, choice->names, choice->texts, choice->count);
     if (json && !json_was_begun())
         json_array(json, NULL);
     if (json)
         report_json(json, &report);
     else
         report_print(&report);
-    for (size_t i = 0; i < count; i++) {
-        status = worse_exit(status, outcomes[i].is_done ? EXIT_GOOD : EXIT_FAILED);
-        free(texts[i]);
-    }
-    status = worse_exit(status, report.verdict.can_judge ? EXIT_GOOD : EXIT_FAILED);
-    free(names);
-    free(texts);
-    free(replays);
-    free(outcomes);
-    free(recorded);
+    status = worse_exit(replay_end(&report), report.verdict.can_judge ? EXIT_GOOD : EXIT_FAILED);
     machine_free(&machine);
     script_free(&script);
     return status;

@@ -176,6 +176,15 @@ static void prepare(struct division *division, const struct tune *tune, const st
     }
 }
 
+struct replay division_replay(const struct division_trial *trial, const struct tune *tune)
+{
+    struct replay replay = tune->base_replay;
+    replay.policy = trial->text;
+    replay.assignments = trial->assignments;
+    replay.part = trial->part.is_stream ? NULL : &trial->own;
+    return replay;
+}
+
 /* Those from `first` on. */
 static void run_trials(struct division *division, const struct tune *tune, size_t first, void (*progress)(size_t done, size_t count))
 {
@@ -185,12 +194,8 @@ static void run_trials(struct division *division, const struct tune *tune, size_
         return;
     struct outcome *outcomes = must(calloc(count, sizeof *outcomes));
     for (size_t i = 0; i < count; i++) {
-        const struct division_trial *trial = &division->trials[first + i];
-        replays[i] = (struct replay){.script = &tune->script, .policy = trial->text, .assignments = trial->assignments};
-        replays[i].machine = tune->machine.settings;
-        replays[i].pair_arena = tune->machine.pair_arena;
+        replays[i] = division_replay(&division->trials[first + i], tune);
         replays[i].until = tune->split;
-        replays[i].part = trial->part.is_stream ? NULL : &trial->own;
     }
     replay_run_all(replays, outcomes, count, progress);
     for (size_t i = 0; i < count; i++)

@@ -38,6 +38,9 @@ struct division {
 
 struct tune;
 
+/* What is replayed of it. */
+struct replay division_replay(const struct division_trial *trial, const struct tune *tune);
+
 /* The best of those with that part (NULL: of all); NULL: none could be replayed. */
 const struct division_trial *division_best(const struct division *division, const struct tune *tune, const struct part *part);
 

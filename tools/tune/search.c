@@ -50,9 +50,8 @@ static void run_batch(struct search *search, struct batch *batch)
     char **texts = must(calloc(batch->count + 1, sizeof *texts));
     for (size_t i = 0; i < batch->count; i++) {
         texts[i] = candidate_assignments(&batch->candidates[i], search->pool, search->fixed);
-        replays[i] = (struct replay){.script = search->script, .policy = search->policy, .assignments = texts[i], .until = search->until};
-        replays[i].machine = search->machine;
-        replays[i].pair_arena = search->pair_arena;
+        replays[i] = search->base;
+        replays[i].assignments = texts[i];
     }
     replay_run_all(replays, outcomes, batch->count, search->progress);
     for (size_t i = 0; i < batch->count; i++) {
@@ -175,11 +174,11 @@ const struct trial *search_next_best(const struct search *search, const struct c
 /* The most by which what is live swings between two synchronises; without any, in a fiftieth of the run. */
 static uint64_t swing_of(const struct search *search)
 {
-    const struct script *script = search->script;
+    const struct script *script = search->base.script;
     uint64_t *sizes = must(calloc(script->block_count + 1, sizeof *sizes));
     uint64_t live = 0, low = 0, high = 0, swing = 0;
-    size_t window = search->until / 50 + 1;
-    for (size_t i = 0; i < search->until; i++) {
+    size_t window = search->base.until / 50 + 1;
+    for (size_t i = 0; i < search->base.until; i++) {
         const struct script_op *op = &script->ops[i];
         if (op->what == SCRIPT_MALLOC)
             live += sizes[op->block] = op->size;
@@ -203,7 +202,7 @@ static size_t thresholds_of(const struct search *search, uint64_t peak, uint64_t
     size_t count = 0;
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         /* Others act at synchronises. Where the program made them behind Weir's back, nothing tells when. */
-        bool is_new = search->script->has_synchronises || wanted[i] >= CANDIDATE_AUTO;
+        bool is_new = search->base.script->has_synchronises || wanted[i] >= CANDIDATE_AUTO;
         for (size_t j = 0; j < count; j++)
             is_new = is_new && thresholds[j] != wanted[i];
         if (is_new)
@@ -305,7 +304,7 @@ const struct trial *search_run(struct search *search)
     size_t count = thresholds_of(search, first->outcome.peak_reserved, thresholds);
     struct candidate cuda = candidate_of_cuda;
     cuda.max_size = search->max_size;
-    if (search->script->has_synchronises)
+    if (search->base.script->has_synchronises)
         search_try(search, &cuda);
     run_grid(search, thresholds, count);
     struct candidate centre = best(search)->candidate, former;

@@ -18,14 +18,11 @@ enum goal { GOAL_TIME, GOAL_MEMORY, GOAL_BALANCE };
 
 struct search {
     /* The caller's. */
-    const struct script *script;
-    const char *policy, *machine;
-    uint64_t pair_arena;
+    struct replay base; /* what all trials have in common; `until` ends what is searched on */
     const char *fixed; /* assignments that hold in all trials; NULL: none */
     const char *pool;
     uint64_t max_size; /* bytes that the pool may have at most; 0: as the policy has it */
     bool may_be_arena;
-    size_t until; /* of the script */
     enum goal goal;
     void (*progress)(size_t done, size_t count);
     /* The search's own. */

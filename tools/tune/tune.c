@@ -121,12 +121,13 @@ static void show_progress(size_t done, size_t count)
     }
 }
 
-struct plan tune_chosen(const struct tune *tune)
+struct replay tune_chosen(const struct tune *tune)
 {
-    const struct division_trial *divided = tune->division.chosen;
-    if (!divided)
-        return (struct plan){tune->text, tune->fixed[tune->count], NULL};
-    return (struct plan){divided->text, divided->assignments, divided->part.is_stream ? NULL : &divided->own};
+    if (tune->division.chosen)
+        return division_replay(tune->division.chosen, tune);
+    struct replay replay = tune->base_replay;
+    replay.assignments = tune->fixed[tune->count];
+    return replay;
 }
 
 void tune_write(const struct tune *tune, FILE *out, const char *comment)
@@ -135,10 +136,10 @@ void tune_write(const struct tune *tune, FILE *out, const char *comment)
     advice_write(out, tune->base, division->policy, tune->findings, tune->count + !!division->chosen, comment);
 }
 
-static void replay_one(const struct tune *tune, struct plan plan, size_t from, size_t until, struct outcome *outcome)
+static void replay_one(struct replay replay, size_t from, size_t until, struct outcome *outcome)
 {
-    const struct replay replay = {&tune->script, plan.text, plan.assignments, tune->machine.settings, tune->machine.pair_arena,
-                                  from, until, plan.part};
+    replay.from = from;
+    replay.until = until;
     replay_run_all(&replay, outcome, 1, NULL);
 }
 
@@ -149,10 +150,10 @@ static bool can_judge(const struct tune *tune)
     if (!recorded)
         return true;
     char *text = replay_policy_by_index(recorded, tune->script.trace);
-    const struct replay replay = {.script = &tune->script, .policy = text, .machine = tune->machine.settings,
-                                  .pair_arena = tune->machine.pair_arena};
+    struct replay replay = tune->base_replay;
     struct outcome outcome;
-    replay_run_all(&replay, &outcome, 1, NULL);
+    replay.policy = text;
+    replay_one(replay, 0, 0, &outcome);
     free(text);
     free(recorded);
     const struct verdict verdict = report_judge(&tune->script, &outcome, tune->machine.apart);
@@ -164,9 +165,8 @@ static bool can_judge(const struct tune *tune)
 /* The policy as it is, also on what was kept aside. */
 static bool look_at_base(struct tune *tune)
 {
-    const struct plan base = {.text = tune->text};
-    replay_one(tune, base, 0, tune->split, &tune->in_force);
-    replay_one(tune, base, tune->split, 0, &tune->aside_in_force);
+    replay_one(tune->base_replay, 0, tune->split, &tune->in_force);
+    replay_one(tune->base_replay, tune->split, 0, &tune->aside_in_force);
     if (!tune->in_force.is_done)
         complain("tune: the policy '%s' cannot be replayed: %s", tune->base_name, tune->in_force.why);
     return tune->in_force.is_done;
@@ -194,13 +194,12 @@ static bool search_all(struct tune *tune)
     }
     for (size_t i = 0; i < count; i++) {
         struct search *search = &tune->searches[i];
-        *search = (struct search){.script = &tune->script, .policy = tune->text, .machine = tune->machine.settings,
-                                   .pair_arena = tune->machine.pair_arena};
+        *search = (struct search){.base = tune->base_replay};
         search->fixed = tune->fixed[i];
         search->pool = pools[i]->name;
         search->max_size = i == 0 ? tune->memory : 0;
         search->may_be_arena = !pools[i]->current;
-        search->until = tune->split;
+        search->base.until = tune->split;
         search->goal = tune->goal;
         search->progress = show_progress;
         const struct trial *best = search_run(search);
@@ -233,7 +232,7 @@ static void look_at_parts(struct tune *tune)
 
 static bool look_at_chosen(struct tune *tune)
 {
-    replay_one(tune, tune_chosen(tune), 0, tune->split, &tune->chosen);
+    replay_one(tune_chosen(tune), 0, tune->split, &tune->chosen);
     if (!tune->chosen.is_done) {
         complain("tune: the policy that was found cannot be replayed again: %s", tune->chosen.why);
         return false;
@@ -241,7 +240,7 @@ static bool look_at_chosen(struct tune *tune)
     tune->one = tune->findings[0].best;
     tune->undivided = tune->chosen;
     look_at_parts(tune);
-    replay_one(tune, tune_chosen(tune), tune->split, 0, &tune->aside_chosen);
+    replay_one(tune_chosen(tune), tune->split, 0, &tune->aside_chosen);
     return true;
 }
 
@@ -301,6 +300,8 @@ static int tune_trace(struct tune *tune, const struct command_call *call)
         status = read_base(tune, file);
     if (status != EXIT_GOOD)
         return status;
+    tune->base_replay = (struct replay){.script = &tune->script, .policy = tune->text, .machine = tune->machine.settings,
+                                        .pair_arena = tune->machine.pair_arena};
     if (tune->machine.costs.kind == COSTS_BUILT_IN) {
         complain("tune: there is no cost table, and calls of the driver are not free: make one with 'weir calibrate', or name one with --costs");
         return EXIT_FAILED;

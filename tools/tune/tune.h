@@ -18,6 +18,7 @@ struct tune {
     const char *base_name;
     char *base_text, *text; /* the policy to begin with; the same with devices by their numbers */
     struct policy *base;
+    struct replay base_replay; /* of the whole trace under it, on the machine */
     uint64_t memory;
     enum goal goal;
     size_t split;      /* operations that are searched on; the rest is kept aside */
@@ -35,12 +36,8 @@ struct tune {
     struct outcome aside_in_force, aside_chosen; /* and on what was kept aside */
 };
 
-/* What is replayed: the policy that was found, or another one. All borrowed. */
-struct plan {
-    const char *text, *assignments;
-    const struct replay_part *part;
-};
-struct plan tune_chosen(const struct tune *tune);
+/* The replay of the policy that was found. */
+struct replay tune_chosen(const struct tune *tune);
 
 /* Writes the policy that was found. */
 void tune_write(const struct tune *tune, FILE *out, const char *comment);

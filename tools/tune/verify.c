@@ -84,18 +84,13 @@ static void take(struct contender *contender, const struct outcome *outcomes, si
     contender->stall = range_of(stalls);
 }
 
-static void measure(const struct tune *tune, struct verification *verification)
+static void measure(struct verification *verification)
 {
     struct replay replays[VERIFY_ROUNDS * VERIFY_COUNT];
     struct outcome *outcomes = must(calloc(VERIFY_ROUNDS * VERIFY_COUNT, sizeof *outcomes));
     size_t count = verification->count;
     for (size_t i = 0; i < count * VERIFY_ROUNDS; i++)
-        replays[i] = (struct replay){.script = &tune->script,
-                                     .policy = verification->contenders[i % count].text,
-                                     .assignments = verification->contenders[i % count].assignments,
-                                     .part = verification->contenders[i % count].part,
-                                     .machine = tune->machine.settings,
-                                     .pair_arena = tune->machine.pair_arena};
+        replays[i] = verification->contenders[i % count].replay;
     replay_run_all(replays, outcomes, count, NULL);
     for (size_t i = 0; i < count; i++)
         verification->contenders[i].predicted = outcomes[i];
@@ -134,18 +129,12 @@ void verify_run(const struct tune *tune, struct verification *verification)
 {
     *verification = (struct verification){.count = VERIFY_NEXT_BEST};
     struct contender *contenders = verification->contenders;
-    contenders[VERIFY_CHOSEN].name = "chosen";
-    for (size_t i = 0; i < VERIFY_COUNT; i++)
-        contenders[i].text = tune->text;
-    const struct plan chosen = tune_chosen(tune);
-    contenders[VERIFY_CHOSEN].text = chosen.text;
-    contenders[VERIFY_CHOSEN].assignments = must(strdup(chosen.assignments));
-    contenders[VERIFY_CHOSEN].part = chosen.part;
-    contenders[VERIFY_IN_FORCE].name = tune->base_name;
-    contenders[VERIFY_NEXT_BEST].name = "next best";
-    contenders[VERIFY_NEXT_BEST].assignments = next_best(tune);
-    verification->count += contenders[VERIFY_NEXT_BEST].assignments != NULL;
-    measure(tune, verification);
+    contenders[VERIFY_CHOSEN] = (struct contender){.name = "chosen", .replay = tune_chosen(tune)};
+    contenders[VERIFY_IN_FORCE] = (struct contender){.name = tune->base_name, .replay = tune->base_replay};
+    contenders[VERIFY_NEXT_BEST] = (struct contender){.name = "next best", .replay = tune->base_replay};
+    contenders[VERIFY_NEXT_BEST].replay.assignments = verification->next_best = next_best(tune);
+    verification->count += verification->next_best != NULL;
+    measure(verification);
     for (size_t i = 0; i < verification->count && verification->is_measured; i++)
         for (size_t j = 0; j < verification->count; j++)
             compare(verification, &contenders[i], &contenders[j]);
@@ -153,8 +142,7 @@ void verify_run(const struct tune *tune, struct verification *verification)
 
 void verify_free(struct verification *verification)
 {
-    for (size_t i = 0; i < VERIFY_COUNT; i++)
-        free(verification->contenders[i].assignments);
+    free(verification->next_best);
     *verification = (struct verification){.count = 0};
 }
 
@@ -187,7 +175,6 @@ static void print_row(struct table *table, const struct contender *contender)
 void verify_print(const struct verification *verification)
 {
     struct table table = TABLE_INIT("lrrrrrrr");
-    const char *next = verification->contenders[VERIFY_NEXT_BEST].assignments;
     printf("\nOn the GPU, the whole trace, medians of %d rounds in turn:\n", VERIFY_ROUNDS);
     table_row(&table, "POLICY", "PEAK PREDICTED", "MEASURED", "STALL PREDICTED", "MEASURED", "LEAST", "MOST", "REFUSED");
     for (size_t i = 0; i < verification->count; i++)
@@ -199,8 +186,8 @@ void verify_print(const struct verification *verification)
         if (!failed->is_done)
             printf("  %s: %s\n", SHOWN(contender->name), failed->why);
     }
-    if (next)
-        printf("  Next best: %s\n", SHOWN(next));
+    if (verification->next_best)
+        printf("  Next best: %s\n", SHOWN(verification->next_best));
     if (*verification->order)
         printf("  The measured order is not the predicted one: %s.\n", verification->order);
     else if (verification->is_measured)
@@ -221,7 +208,7 @@ static void json_contender(struct json *json, const struct contender *contender)
     const struct outcome *failed = !contender->predicted.is_done ? &contender->predicted : &contender->measured;
     json_object(json, NULL);
     json_string(json, "policy", contender->name);
-    json_string(json, "assignments", contender->assignments);
+    json_string(json, "assignments", contender->replay.assignments);
     json_bool(json, "is_measured", failed->is_done);
     if (failed->is_done) {
         json_uint(json, "predicted_peak", contender->predicted.peak_reserved);

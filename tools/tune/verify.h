@@ -21,9 +21,7 @@ struct verify_range {
 
 struct contender {
     const char *name;
-    const char *text;  /* the policy in force, with another pool if one was divided; the tune's */
-    char *assignments; /* on top of that; NULL: none */
-    const struct replay_part *part; /* NULL: none */
+    struct replay replay; /* of the policy in force, with another pool if one was divided */
     struct outcome predicted, measured; /* measured: of the last round; where one failed, that one */
     struct verify_range peak, stall;
 };
@@ -32,6 +30,7 @@ struct verification {
     struct contender contenders[VERIFY_COUNT];
     size_t count;     /* without a next best: one less */
     bool is_measured; /* each of them, in each round */
+    char *next_best;  /* its assignments; NULL: there is none */
     char order[512];  /* in what the measured order differs from the predicted one; "": in nothing */
 };
 
