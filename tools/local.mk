@@ -171,22 +171,12 @@ page_scripts = \
 	%reldir%/page/panel.js \
 	%reldir%/page/twins.js \
 	%reldir%/page/hands.js
-EXTRA_DIST += %reldir%/page/page.html %reldir%/page/page.css $(page_scripts)
+EXTRA_DIST += %reldir%/page/assemble.sh %reldir%/page/page.html %reldir%/page/page.css $(page_scripts)
 nodist_tools_libtools_la_SOURCES = tools/page/assets.c
 CLEANFILES += tools/page/assets.c
-tools/page/assets.c: %reldir%/page/page.html %reldir%/page/page.css $(page_scripts)
+tools/page/assets.c: %reldir%/page/assemble.sh %reldir%/page/page.html %reldir%/page/page.css $(page_scripts)
 	$(AM_V_at)$(MKDIR_P) tools/page && rm -f $@
-	$(AM_V_GEN){ echo '/* Made by the build. */' && echo '#include "tools/page/page.h"' && \
-	    for kind in html css js; do \
-	        case $$kind in \
-	        js) files='$(page_scripts)' ;; \
-	        *) files=tools/page/page.$$kind ;; \
-	        esac; \
-	        echo "const unsigned char page_$$kind[] = {" && \
-	        for file in $$files; do test -f "$$file" || file=$(srcdir)/$$file; cat "$$file" || exit 1; done | \
-	        od -An -v -tx1 | sed 's/ *\([0-9a-f][0-9a-f]\)/0x\1,/g' && \
-	        echo "};" && echo "const size_t page_$${kind}_len = sizeof page_$$kind;" || exit 1; \
-	    done; } >$@.new && mv $@.new $@
+	$(AM_V_GEN)(at=`pwd`; cd $(srcdir) && $(SHELL) tools/page/assemble.sh tools/page/page.html tools/page/page.css $(page_scripts) >"$$at/$@.new") && mv $@.new $@
 
 ## Prints the JSON schema and the keys as Markdown (both committed, so that neither an editor nor a browser needs a build), the KEYS section of
 ## weir-policy(5), and the tables of the completion; not installed.

@@ -179,31 +179,12 @@ static void write_data(const struct page *page, FILE *out)
     page_pack_end(packer);
 }
 
-/* Writes page.html, with what belongs there for each name between two @@. */
 static void write_page(const struct page *page, FILE *out)
 {
-    const char *at = (const char *)page_html, *end = at + page_html_len, *mark;
-    char hash[PAGE_HASH_LEN];
-    while ((mark = memmem(at, (size_t)(end - at), "@@", 2))) {
-        fwrite(at, 1, (size_t)(mark - at), out);
-        at = mark + 2;
-        const char *behind = memmem(at, (size_t)(end - at), "@@", 2);
-        size_t len = (size_t)(behind - at);
-        if (len == strlen("SCRIPT_HASH") && memcmp(at, "SCRIPT_HASH", len) == 0)
-            fputs(page_hash(hash, page_js, page_js_len), out);
-        else if (len == strlen("STYLE_HASH") && memcmp(at, "STYLE_HASH", len) == 0)
-            fputs(page_hash(hash, page_css, page_css_len), out);
-        else if (len == strlen("CODING") && memcmp(at, "CODING", len) == 0)
-            fputs(page_coding, out);
-        else if (len == strlen("STYLE") && memcmp(at, "STYLE", len) == 0)
-            fwrite(page_css, 1, page_css_len, out);
-        else if (len == strlen("SCRIPT") && memcmp(at, "SCRIPT", len) == 0)
-            fwrite(page_js, 1, page_js_len, out);
-        else
-            write_data(page, out);
-        at = behind + 2;
-    }
-    fwrite(at, 1, (size_t)(end - at), out);
+    fwrite(page_head, 1, page_head_len, out);
+    fprintf(out, "%s\">", page_coding);
+    write_data(page, out);
+    fwrite(page_tail, 1, page_tail_len, out);
 }
 
 static bool can_write(const struct view *view)

@@ -19,8 +19,8 @@ void page_json_totals(struct json *json, const struct model *model);
    EXIT_GOOD, or after a complaint another exit status. */
 int page_json_replays(struct json *json, struct trace *trace, const char *const *names, char *const *texts, size_t count);
 
-/* Made by the build from page.html, from page.css, and from the scripts one after the other. */
-extern const unsigned char page_html[], page_css[], page_js[];
-extern const size_t page_html_len, page_css_len, page_js_len;
+/* The page up to what the coding of its data is called, and behind them: made by the build (assemble.sh). */
+extern const unsigned char page_head[], page_tail[];
+extern const size_t page_head_len, page_tail_len;
 
 #endif
