@@ -68,7 +68,6 @@ tools_libtools_la_SOURCES = \
 	%reldir%/calibrate/measure.c \
 	%reldir%/calibrate/measure.h \
 	%reldir%/calibrate/pages.c \
-	%reldir%/calibrate/threads.c \
 	%reldir%/doctor/devices.c \
 	%reldir%/doctor/doctor.c \
 	%reldir%/doctor/doctor.h \

@@ -21,7 +21,7 @@ struct bench {
     gpu_pool pool;    /* has `block` bytes of memory and keeps them */
     gpu_stream stream;
     gpu_event event;
-    struct measurement *result;
+    struct costs *result;
     /* What calls hand on to the next. */
     void *ptr;
     gpu_pool other;
@@ -49,15 +49,14 @@ uint64_t bench_time(struct bench *bench, bench_call *call, int *code);
 
 static inline void bench_found(struct bench *bench, enum cost_id id, struct gpu_cost cost)
 {
-    bench->result->costs.values[id] = cost;
-    bench->result->costs.is_measured[id] = true;
+    bench->result->values[id] = cost;
+    bench->result->is_measured[id] = true;
 }
 
 /* The parts of a measurement. Each complains and returns false if a call failed, and leaves nothing behind. */
 bool measure_calls(struct bench *bench);   /* what costs the same whatever its size; first, as the others take it off theirs */
 bool measure_growth(struct bench *bench);  /* pools that grow and shrink */
 bool measure_pages(struct bench *bench);
-bool measure_threads(struct bench *bench);
 bool measure_arena(struct bench *bench); /* Weir's own code, by a weir of its own, where the device can have an arena */
 
 #endif

@@ -27,18 +27,12 @@ static const struct command_option options[] = {
 
 /* What is printed. */
 struct answer {
-    struct measurement measured; /* page sizes: none where nothing was measured */
+    struct costs costs;
     struct costs_origin origin;
     bool is_kept; /* now, in origin.path */
 };
 
 /* Printing ----------------------------------------------------------------------------------------------------------------------------- */
-
-static const char *cost_text(const struct costs *costs, int row, char text[static GPU_COST_TEXT_SIZE])
-{
-    bool is_pair = row >= COST_pair_2 && row < COST_pair_2 + COSTS_THREAD_ROWS;
-    return is_pair && !costs->is_measured[row] ? "-" : gpu_cost_format(costs->values[row], text);
-}
 
 static void print_costs(const struct costs *costs)
 {
@@ -46,51 +40,21 @@ static void print_costs(const struct costs *costs)
     table_row(&table, "COST", "TIME", "", "OF");
     for (int i = 0; i < COST_COUNT; i++) {
         char text[GPU_COST_TEXT_SIZE];
-        table_row(&table, cost_rows[i].key, cost_text(costs, i, text), costs->is_measured[i] ? "" : "not measured", cost_rows[i].what);
-    }
-    table_print(&table, stdout);
-}
-
-static void print_pages(const struct measurement *measured)
-{
-    struct table table = TABLE_INIT("rrrrrr");
-    if (!measured->page_size_count)
-        return;
-    puts("\nOne page, by its size:\n");
-    table_row(&table, "SIZE", "CREATE", "MAP", "ACCESS", "UNMAP", "RELEASE");
-    for (size_t i = 0; i < measured->page_size_count; i++) {
-        table_cell(&table, "%s", SIZE_TEXT(measured->page_sizes[i]));
-        for (size_t call = 0; call < PAGE_CALLS; call++)
-            table_cell(&table, "%s", TIME_TEXT(measured->page_times[call][i]));
+        table_row(&table, cost_rows[i].key, gpu_cost_format(costs->values[i], text), costs->is_measured[i] ? "" : "not measured", cost_rows[i].what);
     }
     table_print(&table, stdout);
 }
 
 static void print_text(const struct answer *answer)
 {
-    const struct costs *costs = &answer->measured.costs;
+    const struct costs *costs = &answer->costs;
     if (!*costs->gpu)
         puts("No GPU: the costs of the simulator.\n");
     else
         printf("%s%s%s%s%s\n\n", costs->gpu, *costs->driver ? ", driver " : "", costs->driver, *costs->uuid ? ", " : "", costs->uuid);
     print_costs(costs);
-    print_pages(&answer->measured);
     if (*answer->origin.path)
         printf("\n%s %s\n", answer->is_kept ? "Kept in" : "From", answer->origin.path);
-}
-
-static void json_pages(struct json *json, const struct measurement *measured)
-{
-    json_array(json, "pages");
-    for (size_t i = 0; i < measured->page_size_count; i++) {
-        json_in_line(json);
-        json_object(json, NULL);
-        json_uint(json, "size", measured->page_sizes[i]);
-        for (size_t call = 0; call < PAGE_CALLS; call++)
-            json_uint(json, cost_rows[COST_page_create + call].key, measured->page_times[call][i]);
-        json_end(json);
-    }
-    json_end(json);
 }
 
 static const char *or_null(const char *text)
@@ -101,7 +65,7 @@ static const char *or_null(const char *text)
 static void print_json(const struct answer *answer)
 {
     struct json json = JSON_INIT(stdout);
-    const struct costs *costs = &answer->measured.costs;
+    const struct costs *costs = &answer->costs;
     json_object(&json, NULL);
     json_string(&json, "gpu", or_null(costs->gpu));
     json_string(&json, "driver", or_null(costs->driver));
@@ -119,7 +83,6 @@ static void print_json(const struct answer *answer)
         json_end(&json);
     }
     json_end(&json);
-    json_pages(&json, &answer->measured);
     json_end(&json);
 }
 
@@ -149,16 +112,16 @@ static int show_in_force(const struct gpu *gpu, int device, struct answer *answe
     struct costs own;
     if (!measure_describe(gpu, device, &own))
         return EXIT_FAILED;
-    return costs_find(NULL, own.gpu, own.driver, own.uuid, &answer->measured.costs, &answer->origin);
+    return costs_find(NULL, own.gpu, own.driver, own.uuid, &answer->costs, &answer->origin);
 }
 
 static int measure_and_keep(const struct gpu *gpu, int device, const char *file, struct answer *answer)
 {
-    if (!measure_all(gpu, device, &answer->measured))
+    if (!measure_all(gpu, device, &answer->costs))
         return EXIT_FAILED;
     answer->origin.kind = file ? COSTS_NAMED : COSTS_CACHED;
     answer->is_kept = true;
-    return costs_save(&answer->measured.costs, file, answer->origin.path);
+    return costs_save(&answer->costs, file, answer->origin.path);
 }
 
 static int answer_call(const struct command_call *call, struct answer *answer)
@@ -172,7 +135,7 @@ static int answer_call(const struct command_call *call, struct answer *answer)
         return EXIT_TROUBLE;
     }
     if (given[OPT_COSTS].given)
-        return costs_find(given[OPT_COSTS].text, "", NULL, NULL, &answer->measured.costs, &answer->origin);
+        return costs_find(given[OPT_COSTS].text, "", NULL, NULL, &answer->costs, &answer->origin);
     if (file && !new_file_can_be_made("calibrate", file, NEW_FILE_REPLACE))
         return EXIT_TROUBLE;
     const struct gpu *gpu = find_gpu(call, device);

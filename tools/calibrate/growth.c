@@ -98,7 +98,7 @@ static void found_growth(struct bench *bench, const struct round *round, uint64_
 bool measure_growth(struct bench *bench)
 {
     struct round round;
-    const struct gpu_cost *calls = bench->result->costs.values;
+    const struct gpu_cost *calls = bench->result->values;
     if (!measure_rounds(bench, GPU_LOCATION_DEVICE, ROUNDS, &round))
         return false;
     found_growth(bench, &round, calls[COST_malloc_async].call);

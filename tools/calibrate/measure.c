@@ -69,30 +69,12 @@ static int warm(struct bench *bench)
     return code ? code : bench->gpu->stream_synchronize(bench->stream);
 }
 
-static bool measure_with_pool(struct bench *bench)
+/* With a pool, a stream and an event, which are there. */
+static bool measure(struct bench *bench)
 {
     bench->reading = time_of_reading(bench);
     return bench_is_good(bench, warm(bench), "a pool") && measure_calls(bench) && measure_growth(bench) && measure_pages(bench) &&
-           measure_threads(bench) && measure_arena(bench);
-}
-
-static bool measure_with_event(struct bench *bench)
-{
-    const struct gpu_pool_spec spec = { .device = bench->device };
-    if (!bench_is_good(bench, bench->gpu->pool_create(&spec, &bench->pool), "a pool"))
-        return false;
-    bool good = measure_with_pool(bench);
-    bench->gpu->pool_destroy(bench->pool);
-    return good;
-}
-
-static bool measure_with_stream(struct bench *bench)
-{
-    if (!bench_is_good(bench, bench->gpu->event_create(bench->device, &bench->event), "an event"))
-        return false;
-    bool good = measure_with_event(bench);
-    bench->gpu->event_destroy(bench->event);
-    return good;
+           measure_arena(bench);
 }
 
 bool measure_describe(const struct gpu *gpu, int device, struct costs *costs)
@@ -109,20 +91,25 @@ bool measure_describe(const struct gpu *gpu, int device, struct costs *costs)
     return true;
 }
 
-bool measure_all(const struct gpu *gpu, int device, struct measurement *result)
+bool measure_all(const struct gpu *gpu, int device, struct costs *costs)
 {
     char why[256];
-    struct bench bench = { .gpu = gpu, .device = device, .mode = GPU_CAPTURE_MODE_RELAXED, .result = result };
-    *result = (struct measurement){ .page_size_count = 0 };
-    costs_init(&result->costs);
+    struct bench bench = { .gpu = gpu, .device = device, .mode = GPU_CAPTURE_MODE_RELAXED, .result = costs };
+    const struct gpu_pool_spec spec = { .device = device };
+    costs_init(costs);
     if (!gpu->supports(device, GPU_FEATURE_POOLS, why, sizeof why)) {
         complain("device %d: %s", device, why);
         return false;
     }
-    if (!measure_describe(gpu, device, &result->costs) || !bench_is_good(&bench, gpu->set_current_device(device), "made current") ||
-        !choose_block(&bench) || !bench_is_good(&bench, gpu->stream_create(device, &bench.stream), "a stream"))
-        return false;
-    bool good = measure_with_stream(&bench);
-    gpu->stream_destroy(bench.stream);
+    bool good = measure_describe(gpu, device, costs) && bench_is_good(&bench, gpu->set_current_device(device), "made current") &&
+                choose_block(&bench) && bench_is_good(&bench, gpu->stream_create(device, &bench.stream), "a stream") &&
+                bench_is_good(&bench, gpu->event_create(device, &bench.event), "an event") &&
+                bench_is_good(&bench, gpu->pool_create(&spec, &bench.pool), "a pool") && measure(&bench);
+    if (bench.pool)
+        gpu->pool_destroy(bench.pool);
+    if (bench.event)
+        gpu->event_destroy(bench.event);
+    if (bench.stream)
+        gpu->stream_destroy(bench.stream);
     return good;
 }

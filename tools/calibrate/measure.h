@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * measure.h - measures what calls of a GPU cost the calling thread, by the clock of the waist: on the simulator the virtual one, so that what
- * was set comes out. The main thread, and others that end before it returns.
+ * was set comes out. One thread.
  */
 #ifndef WEIR_CALIBRATE_MEASURE_H
 #define WEIR_CALIBRATE_MEASURE_H
@@ -9,21 +9,11 @@
 #include "lib/gpu/gpu.h"
 #include "tools/common/costs.h"
 
-#define PAGE_SIZES 5
-#define PAGE_CALLS 5 /* create, map, set access, unmap, release: COST_page_create and those behind it */
-
-struct measurement {
-    struct costs costs;
-    uint64_t page_sizes[PAGE_SIZES];
-    uint64_t page_times[PAGE_CALLS][PAGE_SIZES]; /* nanoseconds for one page */
-    size_t page_size_count;                      /* that were measured */
-};
-
 /* Whose costs they are: the GPU, its driver and its uuid, and nothing else. Complains and returns false if a call failed. */
 bool measure_describe(const struct gpu *gpu, int device, struct costs *costs);
 
 /* Measures all that the device can do; what it cannot is left as it was. Complains and returns false if a call failed, or the device has less
    than 256 MiB free. Takes up to a GiB and a half of its memory meanwhile, and a GiB of the host's. */
-bool measure_all(const struct gpu *gpu, int device, struct measurement *result);
+bool measure_all(const struct gpu *gpu, int device, struct costs *costs);
 
 #endif

@@ -4,6 +4,8 @@
 #include "tools/calibrate/fit.h"
 
 #define ROUNDS_MAX 64
+#define PAGE_SIZES 5
+#define PAGE_CALLS 5 /* COST_page_create and those behind it */
 
 static const struct {
     uint64_t size;
@@ -60,39 +62,28 @@ static int measure_size(struct bench *bench, unsigned rounds, uint64_t found[sta
     return code ? code : ended;
 }
 
-static bool measure_sizes(struct bench *bench)
+/* Each call of a page of each size there is room for. Returns how many sizes these are; 0 after a complaint. */
+static size_t measure_sizes(struct bench *bench, struct sample samples[static PAGE_CALLS][PAGE_SIZES])
 {
-    struct measurement *result = bench->result;
-    for (size_t i = 0; i < PAGE_SIZES && sizes[i].size <= bench->block; i++) {
+    size_t count = 0;
+    for (; count < PAGE_SIZES && sizes[count].size <= bench->block; count++) {
         uint64_t found[PAGE_CALLS] = {0};
-        bench->page_size = sizes[i].size;
-        if (!bench_is_good(bench, measure_size(bench, sizes[i].rounds, found), "pages"))
-            return false;
-        result->page_sizes[result->page_size_count] = sizes[i].size;
+        bench->page_size = sizes[count].size;
+        if (!bench_is_good(bench, measure_size(bench, sizes[count].rounds, found), "pages"))
+            return 0;
         for (size_t call = 0; call < PAGE_CALLS; call++)
-            result->page_times[call][result->page_size_count] = found[call];
-        result->page_size_count++;
+            samples[call][count] = (struct sample){ .size = bench->page_size, .time = found[call] };
     }
-    return true;
-}
-
-static void fit_calls(struct bench *bench)
-{
-    const struct measurement *result = bench->result;
-    for (int call = 0; call < PAGE_CALLS; call++) {
-        struct sample samples[PAGE_SIZES];
-        for (size_t i = 0; i < result->page_size_count; i++)
-            samples[i] = (struct sample){ .size = result->page_sizes[i], .time = result->page_times[call][i] };
-        bench_found(bench, (enum cost_id)(COST_page_create + call), fit_cost(samples, result->page_size_count));
-    }
+    return count;
 }
 
 bool measure_pages(struct bench *bench)
 {
+    struct sample samples[PAGE_CALLS][PAGE_SIZES];
     if (!bench->gpu->supports(bench->device, GPU_FEATURE_MAPPING, NULL, 0))
         return true;
-    if (!measure_sizes(bench))
-        return false;
-    fit_calls(bench);
-    return true;
+    size_t count = measure_sizes(bench, samples);
+    for (int call = 0; call < PAGE_CALLS && count; call++)
+        bench_found(bench, (enum cost_id)(COST_page_create + call), fit_cost(samples[call], count));
+    return count > 0;
 }

@@ -14,9 +14,8 @@
 #include "lib/trace/costs.h"
 
 #define COSTS_TEXT_MAX WEIR__COSTS_MAX /* bytes of a table as text */
-#define COSTS_THREAD_ROWS 4  /* COST_pair_2 and those behind it */
 
-/* Key, form and meaning. Keys are settings of the simulator (doc/architecture.md), but for those of pairs. */
+/* Key, form and meaning. Keys are settings of the simulator (doc/architecture.md), but for pair_arena. */
 #define COSTS(X)                                                                                                                           \
     X(grow, RATE, "a pool on the device grows")                                                                                            \
     X(grow_host, RATE, "a pool on the host grows")                                                                                         \
@@ -30,10 +29,6 @@
     X(pool_set, TIME, "a pool's release threshold is set")                                                                                 \
     X(malloc_async, TIME, "a block from memory that the pool has")                                                                         \
     X(free_async, TIME, "a block goes back into the pool")                                                                                 \
-    X(pair_2, TIME, "a block taken and given back, in each of 2 threads")                                                                  \
-    X(pair_4, TIME, "the same, 4 threads")                                                                                                 \
-    X(pair_8, TIME, "the same, 8 threads")                                                                                                 \
-    X(pair_16, TIME, "the same, 16 threads")                                                                                               \
     X(pair_arena, TIME, "a block of an arena taken and given back, without a page that moves")                                             \
     X(stream_synchronize, TIME, "a synchronise of a stream with nothing to do")                                                            \
     X(device_synchronize, TIME, "a synchronise of a device with nothing to do")                                                            \
@@ -67,12 +62,9 @@ struct cost_row {
 };
 extern const struct cost_row cost_rows[COST_COUNT];
 
-/* Of COST_pair_2 and the rows behind it. */
-extern const unsigned cost_threads[COSTS_THREAD_ROWS];
-
 struct costs {
     char gpu[256], driver[16], uuid[48]; /* of the GPU; "" where it is not known. driver: "13.0" */
-    struct gpu_cost values[COST_COUNT];  /* the simulator's own where nothing was measured; none for pairs */
+    struct gpu_cost values[COST_COUNT];  /* the simulator's own where nothing was measured */
     bool is_measured[COST_COUNT];
 };
 

@@ -11,12 +11,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The next piece of the text, which moves on: a sequence, or U+FFFD for a byte that is part of none. Its length; 0 at the end. */
-size_t utf8_next(const char **text, const char **piece);
-
-/* The length of all pieces. */
-size_t utf8_clean_len(const char *text);
-
 /*
  * The next character of the text, which moves on, as a terminal may get it: itself, or "\x1b" for a byte of a control character, of a mark that
  * turns the direction of the text around, or of no UTF-8. Its length; 0 at the end.
