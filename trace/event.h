@@ -36,7 +36,8 @@
     X(41, RUNG, "rung", TRACE_HAS_POOL | TRACE_HAS_A | TRACE_HAS_B)                                                                        \
     X(42, OUT_OF_MEMORY, "out of memory", TRACE_HAS_STREAM | TRACE_HAS_POOL | TRACE_HAS_A | TRACE_HAS_B)                                   \
     X(43, MARK, "mark", TRACE_HAS_A)                                                                                                       \
-    X(44, ASKED, "asked", TRACE_HAS_A | TRACE_HAS_B)
+    X(44, ASKED, "asked", TRACE_HAS_A | TRACE_HAS_B)                                                                                       \
+    X(45, HELD, "held", TRACE_BLOCK | TRACE_HAS_A | TRACE_HAS_B)
 
 enum {
     TRACE_HAS_STREAM = 1,
@@ -58,10 +59,14 @@ const char *trace_kind_name(unsigned kind);
 /* "rung trim"; of a number that has no name "rung 7". */
 #define TRACE_RUNG_LEN 32
 void trace_rung_text(char text[static TRACE_RUNG_LEN], uint64_t rung);
+/* The call that held the host up: "cudaFree"; of a number that has no name "call 70". */
+#define TRACE_CALL_LEN 32
+void trace_call_text(char text[static TRACE_CALL_LEN], uint64_t call);
 /* Which fields it has, of TRACE_HAS_*; 0 for a code that is no kind. */
 unsigned trace_kind_fields(unsigned kind);
 
-enum { TRACE_POOL_ARENA = 1, TRACE_POOL_HOST = 2, TRACE_POOL_PRIVATE = 4 }; /* of trace_pool's flags */
+/* Of trace_pool's flags. Unaware: the memory of a program that calls CUDA by itself. */
+enum { TRACE_POOL_ARENA = 1, TRACE_POOL_HOST = 2, TRACE_POOL_PRIVATE = 4, TRACE_POOL_UNAWARE = 8 };
 
 /* number, in all of them: counts up from 0 in the trace, over the objects of that sort. */
 struct trace_pool {

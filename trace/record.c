@@ -26,6 +26,17 @@ void trace_rung_text(char text[static TRACE_RUNG_LEN], uint64_t rung)
         snprintf(text, TRACE_RUNG_LEN, "rung %" PRIu64, rung);
 }
 
+void trace_call_text(char text[static TRACE_CALL_LEN], uint64_t call)
+{
+    static const char *const names[] = {"call 0",          "cudaFree",      "cudaFreeHost",     "cudaHostAlloc", "cudaMalloc", "cudaMallocManaged",
+                                        "cudaMallocAsync", "cudaFreeAsync", "cudaMemPoolTrimTo", "cuMemCreate",   "cuMemMap",   "cuMemUnmap",
+                                        "cuMemRelease"};
+    if (call < sizeof names / sizeof names[0])
+        snprintf(text, TRACE_CALL_LEN, "%s", names[call]);
+    else
+        snprintf(text, TRACE_CALL_LEN, "call %" PRIu64, call);
+}
+
 unsigned trace_kind_fields(unsigned kind)
 {
     static const uint8_t fields_of[TRACE_KIND_COUNT] = {

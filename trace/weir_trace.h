@@ -81,7 +81,7 @@ typedef enum {
     WEIR_TRACE_EVENTS = 0,
     WEIR_TRACE_BLOCKS = 1,  /* the most that weir_trace_play() may give, of segments too */
     WEIR_TRACE_VALUES = 2,  /* of the header. texts: key, value */
-    WEIR_TRACE_POOLS = 3,   /* numbers: id, device, flags (1 arena, 2 host, 4 private). texts: name */
+    WEIR_TRACE_POOLS = 3,   /* numbers: id, device, flags (1 arena, 2 host, 4 private, 8 unaware). texts: name */
     WEIR_TRACE_TAGS = 4,    /* texts: name */
     WEIR_TRACE_NAMES = 5,   /* of marks and streams. texts: name */
     WEIR_TRACE_STACKS = 6,  /* numbers: how many frames */

@@ -27,6 +27,7 @@ enum weir__kind {
     WEIR__KIND_OUT_OF_MEMORY = 42,
     WEIR__KIND_MARK = 43,
     WEIR__KIND_ASKED = 44,
+    WEIR__KIND_HELD = 45,
 };
 
 #endif

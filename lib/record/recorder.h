@@ -20,6 +20,7 @@ enum weir__level { WEIR__LEVEL_OFF, WEIR__LEVEL_POOL, WEIR__LEVEL_ALL };
 #define WEIR__POOL_IS_ARENA 1
 #define WEIR__POOL_IS_HOST 2
 #define WEIR__POOL_IS_PRIVATE 4
+#define WEIR__POOL_IS_UNAWARE 8
 
 /* A pool as events name it: by its place in the list, from 1. */
 struct weir__recorded_pool {

@@ -8,9 +8,9 @@ KINDS = {
     "malloc": (16, "spz"), "free": (17, "spz"), "serve": (18, "spz"), "keep": (19, "spz"), "return": (20, "spz"),
     "live": (21, "spz"), "cached": (22, "spz"), "map": (32, "pab"), "unmap": (33, "pab"), "trim": (34, "pab"),
     "figures": (35, "pab"), "settings": (36, "pab"), "stream open": (37, "spa"), "stream close": (38, "sp"), "synchronise": (39, "spa"),
-    "wait": (40, "pab"), "rung": (41, "pab"), "out of memory": (42, "spab"), "mark": (43, "a"), "asked": (44, "ab"),
+    "wait": (40, "pab"), "rung": (41, "pab"), "out of memory": (42, "spab"), "mark": (43, "a"), "asked": (44, "ab"), "held": (45, "spzab"),
 }
-ARENA, HOST, PRIVATE = 1, 2, 4
+ARENA, HOST, PRIVATE, UNAWARE = 1, 2, 4, 8
 MASK = (1 << 64) - 1
 
 
@@ -105,9 +105,8 @@ class Trace:
             out += varint(values.get("pool", 0)) + signed(address - state["address"]) + varint(size) + varint(values["given"] - size)
             out += varint(values.get("tag", 0)) + varint(values.get("stack", 0))
             state["address"] = address
-            return out
         for field in fields:
-            if field != "s":
+            if field in names and (field != "p" or "z" not in fields):
                 out += varint(values.get(names[field], 0))
         return out
 

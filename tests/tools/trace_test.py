@@ -435,6 +435,8 @@ def events_are_told_in_words_and_units():
         "out of memory  main  stream 0x10  1 TiB, at the cap": ("out of memory", {"a": 1 << 40, "b": 1}),
         "out of memory  main  stream 0x10  1 TiB, on the device": ("out of memory", {"a": 1 << 40, "b": 0}),
         "asked  for 2 MiB, gave 1 MiB": ("asked", {"a": 2 * MIB, "b": MIB}),
+        "held  main  stream 0x10  0x1000  2 MiB of 2 MiB  cudaFree took 20.0 ms": ("held", {**of(0x1000, 2 * MIB), "a": 1, "b": 20 * MS}),
+        "held  main  stream 0x10  0x1000  2 MiB of 2 MiB  call 70 took 20.0 ms": ("held", {**of(0x1000, 2 * MIB), "a": 70, "b": 20 * MS}),
     }
     rows = [(kind, order, order, {"pool": 1, "stream": 0x10, **given}) for order, (kind, given) in enumerate(told.values(), 1)]
     shown = [" ".join(line.split()) for line in weir("events", trace("words.weir", [events(1, 0, rows, MAIN)])).splitlines()]

@@ -30,6 +30,7 @@ KINDS = {
     42: ("out of memory", "stream pool a b"),
     43: ("mark", "a"),
     44: ("asked", "a b"),
+    45: ("held", "stream pool address size given tag stack a b"),
 }
 DEFINITIONS = {1: "pool", 2: "tag", 3: "name", 4: "stack", 5: "module", 6: "frame"}
 SERVE_AND_KEEP = (18, 19)

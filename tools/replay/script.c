@@ -363,7 +363,7 @@ static bool look(void *data, const struct trace_event *event)
     if (maker->model.applied >= maker->until)
         return false;
     apply(maker, event);
-    if (!(fields & TRACE_HAS_POOL) || !event->pool)
+    if (!(fields & TRACE_HAS_POOL) || !event->pool || event->kind == TRACE_HELD)
         return true;
     if (event->kind == TRACE_GRAPH_MALLOC || event->kind == TRACE_GRAPH_FREE)
         maker->script->graphs++;

@@ -85,6 +85,7 @@ void view_json_pool(struct json *json, const struct trace_pool *pool)
     json_bool(json, "is_arena", pool->flags & TRACE_POOL_ARENA);
     json_bool(json, "is_host", pool->flags & TRACE_POOL_HOST);
     json_bool(json, "is_private", pool->flags & TRACE_POOL_PRIVATE);
+    json_bool(json, "is_unaware", pool->flags & TRACE_POOL_UNAWARE);
 }
 
 void view_json_handle(struct json *json, const char *key, uint64_t handle)

@@ -18,7 +18,7 @@ struct printing {
 /* What a and b of the event are, as doc/trace.md explains them. */
 static void print_figures(const struct trace_event *event)
 {
-    char rung[TRACE_RUNG_LEN];
+    char rung[TRACE_RUNG_LEN], call[TRACE_CALL_LEN];
     switch (event->kind) {
     case TRACE_MAP:
     case TRACE_UNMAP:
@@ -43,6 +43,10 @@ static void print_figures(const struct trace_event *event)
         break;
     case TRACE_OUT_OF_MEMORY:
         printf("  %s, %s", SIZE_TEXT(event->a), event->b ? "at the cap" : "on the device");
+        break;
+    case TRACE_HELD:
+        trace_call_text(call, event->a);
+        printf("  %s took %s", call, TIME_TEXT(event->b));
         break;
     case TRACE_ASKED:
         printf("  for %s, gave %s", SIZE_TEXT(event->a), SIZE_TEXT(event->b));

@@ -16,8 +16,8 @@ from weir.trace._native import Table
 Columns = Dict[str, Any]
 KINDS = {"malloc": 16, "free": 17, "serve": 18, "keep": 19, "return": 20, "live": 21, "cached": 22, "graph malloc": 23, "graph free": 24}
 KINDS.update({"map": 32, "unmap": 33, "trim": 34, "figures": 35, "settings": 36, "stream open": 37, "stream close": 38})
-KINDS.update({"synchronise": 39, "wait": 40, "rung": 41, "out of memory": 42, "mark": 43, "asked": 44})
-ARENA, HOST, PRIVATE = 1, 2, 4  # of a pool's flags
+KINDS.update({"synchronise": 39, "wait": 40, "rung": 41, "out of memory": 42, "mark": 43, "asked": 44, "held": 45})
+ARENA, HOST, PRIVATE, UNAWARE = 1, 2, 4, 8  # of a pool's flags
 
 
 def need(module: str, package: str) -> Any:
@@ -41,7 +41,7 @@ class Trace:
     blocks: each block of the program, in the order of births: address, size, given, stream, born and died (times), first and last
     (events; last is -1 where it was never freed, and died then the end), pool, tag, stack.
     segments: the memory that blocks lie in, from the device to the device: address, given, first, last, pool.
-    pools: name, id, device, flags (1 arena, 2 host memory, 4 private). tags, names: name. modules: path, build_id, first, bytes, offset.
+    pools: name, id, device, flags (1 arena, 2 host memory, 4 private, 8 of a program that calls CUDA by itself). tags, names: name. modules: path, build_id, first, bytes, offset.
     stacks: a row for each frame of each stack, the innermost first: stack, depth, frame.
     kinds: the name of each kind of event. losses: what the file lacks; all 0 and closed if that is nothing.
     """
