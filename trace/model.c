@@ -104,6 +104,17 @@ static void span_add(struct model *model, struct model_span *span, uint64_t byte
     }
 }
 
+void model_span_join(struct model_span *sum, const struct model_span *span)
+{
+    sum->count += span->count;
+    sum->bytes = plus(sum->bytes, span->bytes);
+    sum->ns = plus(sum->ns, span->ns);
+    if (span->longest_ns >= sum->longest_ns) {
+        sum->longest_ns = span->longest_ns;
+        sum->longest_at = span->longest_at;
+    }
+}
+
 uint64_t model_held(const struct model_pool *pool)
 {
     /* What is reserved was asked for some time ago. */
@@ -326,6 +337,21 @@ static void apply_memory(struct model *model, const struct trace_event *event)
         set_reserved(model, pool, minus(pool->reserved, event->a));
 }
 
+/* Its stack is in the list of stacks, also if no block has it. */
+static void apply_held(struct model *model, const struct trace_event *event)
+{
+    bool is_new;
+    uint64_t call = event->a < UINT32_MAX ? event->a : UINT32_MAX, stack = event->stack ? event->stack->number + UINT64_C(1) : 0;
+    uint32_t *place = trace_map_add(&model->by_stall, call << 32 | key_of(event->pool), stack, &is_new);
+    if (is_new) {
+        *place = (uint32_t)model->stall_count;
+        model->stalls = must_grow(model->stalls, model->stall_count, &model->stall_room, sizeof model->stalls[0]);
+        model->stalls[model->stall_count++] = (struct model_stall){.call = call, .pool = event->pool, .stack = event->stack};
+        stack_of(model, event->stack);
+    }
+    span_add(model, &model->stalls[*place].span, event->size, event->b);
+}
+
 static void apply_moment(struct model *model, const struct trace_event *event)
 {
     struct model_moment moment = {.time = model->now, .event = model->applied, .name = event->name};
@@ -378,6 +404,9 @@ static void apply_other(struct model *model, const struct trace_event *event)
     case TRACE_ASKED:
         span_add(model, &model->asked, event->a, event->b);
         break;
+    case TRACE_HELD:
+        apply_held(model, event);
+        break;
     case TRACE_MARK:
     case TRACE_OUT_OF_MEMORY:
         apply_moment(model, event);
@@ -407,6 +436,7 @@ void model_free(struct model *model)
 {
     trace_map_free(&model->by_address);
     trace_map_free(&model->by_stream);
+    trace_map_free(&model->by_stall);
     free(model->blocks);
     free(model->pools);
     free(model->tags);
@@ -414,6 +444,7 @@ void model_free(struct model *model)
     free(model->stacks);
     free(model->stack_frames);
     free(model->streams);
+    free(model->stalls);
     free(model->marks);
     free(model->ooms);
     *model = (struct model){0};

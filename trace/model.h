@@ -57,6 +57,14 @@ struct model_pool {
     uint64_t ooms_at_cap, ooms_at_device, graph_mallocs, graph_frees;
 };
 
+/* Calls by which an unaware program held itself up, alike in call, pool and stack. */
+struct model_stall {
+    uint64_t call; /* as trace_call_text() has it; UINT32_MAX: that or a higher number */
+    const struct trace_pool *pool;   /* NULL: none */
+    const struct trace_stack *stack; /* NULL: none */
+    struct model_span span;          /* bytes: of the blocks */
+};
+
 struct model_stream {
     uint64_t stream;
     const struct trace_text *name; /* NULL: none */
@@ -85,6 +93,8 @@ struct model {
     size_t stream_count;
     struct model_moment *marks, *ooms;
     size_t mark_count, oom_count;
+    struct model_stall *stalls; /* in the order of their first calls */
+    size_t stall_count;
     struct model_span asked; /* by neighbours: bytes asked; ns has the bytes that they got */
     /* What cannot be: */
     uint64_t unknown_ends; /* frees of blocks that were never seen */
@@ -95,8 +105,8 @@ struct model {
     size_t block_count, block_room; /* places, free or not */
     uint32_t free_block;            /* 1 + the first free place; 0: none */
     struct trace_map by_address;    /* address and pool: place */
-    struct trace_map by_stream;
-    size_t pool_room, tag_room, stack_room, stream_room, mark_room, oom_room;
+    struct trace_map by_stream, by_stall;
+    size_t pool_room, tag_room, stack_room, stream_room, stall_room, mark_room, oom_room;
 };
 
 /* A zeroed model is an empty one. */
@@ -110,6 +120,9 @@ const struct model_block *model_find(const struct model *model, uint64_t address
 
 /* What the pool holds of its device: reserved bytes; where the trace does not say, those of its blocks. */
 uint64_t model_held(const struct model_pool *pool);
+
+/* Adds one span to another. */
+void model_span_join(struct model_span *sum, const struct model_span *span);
 
 /* To be called by trace_play(): model_apply() for each event, with the model as context. */
 bool model_look(void *model, const struct trace_event *event);

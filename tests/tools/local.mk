@@ -26,6 +26,7 @@ dist_check_SCRIPTS += \
 	%reldir%/try.sh \
 	%reldir%/tune.sh \
 	%reldir%/tune_parts.sh \
+	%reldir%/unaware.sh \
 	%reldir%/usage.sh \
 	%reldir%/why.sh
 EXTRA_DIST += %reldir%/holes.weir %reldir%/rmm.weir %reldir%/weir.sh
@@ -53,6 +54,7 @@ TESTS += \
 	%reldir%/tmpfiles.sh \
 	%reldir%/top.sh \
 	%reldir%/trace.sh \
+	%reldir%/unaware.sh \
 	%reldir%/usage.sh
 
 ## What `weir leases` and `weir evict` are tested with.
@@ -66,6 +68,11 @@ tests_tools_steps_LDADD = share/libshare.la
 ## What is recorded for `weir tune` to divide.
 check_PROGRAMS += tests/tools/parts
 tests_tools_parts_LDADD = share/libshare.la
+
+## Traces of programs that know nothing of Weir, with debug information whatever the rest is built with.
+check_PROGRAMS += tests/tools/unaware
+tests_tools_unaware_CFLAGS = $(AM_CFLAGS) -g
+tests_tools_unaware_LDADD = share/libshare.la
 
 ## What is recorded for `weir trace why`.
 check_PROGRAMS += tests/tools/refused

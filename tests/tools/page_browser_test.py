@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import subprocess
 
 import tap
 from page_browser import BUILD, Page, Trace, changed, document, hostile_trace, make, page, path, random_trace, shipped, weir
@@ -235,6 +236,24 @@ def each_lane_has_the_colours_of_its_legend():
         assert colours[colour] > 100, (colour, colours.most_common(9))
     whole = sum(colours.values())
     assert whole > 0.3 * opened.run("const canvas = document.querySelector('.lane.map canvas.drawn'); return canvas.width * canvas.height")
+
+
+@fact
+def calls_that_waited_are_steps_and_rows_with_their_places():
+    file = os.path.join(tap.FOLDER.name, "unaware.weir")
+    subprocess.run([os.path.join(BUILD, "tests", "tools", "unaware"), "waits", file], check=True)
+    opened = page(file)
+    legend = dict(zip(opened.run("return STEPS.map(step => step.name)"), opened.run("return STEPS.map(step => step.colour)")))
+    assert opened.colours(".lane.steps canvas.drawn")[legend["call that waited"]] > 100
+    rows = opened.table("steps")[1:]
+    assert rows[0][1:3] == ["30 ms", "1 MiB"] and rows[0][0].startswith("cudaHostAlloc at "), rows[0]
+    assert sum(row[0].startswith("cudaFree at ") for row in rows) == 49 and len(rows) == 50
+    wanted = {(wait["pool"], wait["call"]): (wait["count"], wait["ns"]) for wait in document("waits", file)["waits"]}
+    spans = opened.run("return unpack(document.getElementById('data')).then(d => { "
+                       "const trace = readTraces(d.document, d.bytes)[0]; return spansOf(trace).map((span, i) => [trace.pools[i].name, span.call]); })")
+    held = {name: (span["count"], span["ns"]) for name, span in spans if span["count"]}
+    assert held == {pool: sums for (pool, _), sums in wanted.items()}, held
+    opened.check()
 
 
 @fact

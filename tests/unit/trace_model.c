@@ -174,6 +174,33 @@ START_TEST(arena_maps_and_unmaps)
 }
 END_TEST
 
+START_TEST(calls_that_hold_the_host_up_are_summed_by_call_pool_and_stack)
+{
+    static const struct trace_stack stacks[] = {{.number = 0}, {.number = 1}};
+    struct trace_event event = {.kind = TRACE_HELD, .pool = &pools[0], .stack = &stacks[0], .size = 100, .a = 1, .b = 20, .time = 5};
+    apply(event);
+    event.b = 30;
+    apply(event);
+    event.stack = &stacks[1];
+    apply(event);
+    event.a = UINT64_MAX;
+    apply(event);
+    ck_assert_uint_eq(model.stall_count, 3);
+    ck_assert_uint_eq(model.stalls[0].span.count, 2);
+    ck_assert_uint_eq(model.stalls[0].span.ns, 50);
+    ck_assert_uint_eq(model.stalls[0].span.bytes, 200);
+    ck_assert_uint_eq(model.stalls[0].span.longest_ns, 30);
+    ck_assert_uint_eq(model.stalls[2].call, UINT32_MAX);
+    ck_assert_uint_eq(model.total.blocks, 0);
+    ck_assert_uint_eq(model.stack_count, 3);
+    struct model_span sum = model.stalls[0].span;
+    model_span_join(&sum, &model.stalls[1].span);
+    ck_assert_uint_eq(sum.count, 3);
+    ck_assert_uint_eq(sum.ns, 80);
+    ck_assert_uint_eq(sum.longest_ns, 30);
+}
+END_TEST
+
 START_TEST(moments_and_waits_are_kept)
 {
     static const struct trace_text step = {.number = 0, .text = "step 1"};
@@ -248,7 +275,8 @@ int main(void)
     suite_add(tcase, blocks_come_and_go, kept_block_is_the_cache_s_until_it_is_served, block_of_another_pool_is_another_block,
               live_block_says_nothing_if_it_is_known, allocation_of_a_live_address_ends_the_earlier_block,
               late_free_of_the_earlier_block_leaves_the_later_one, free_of_what_was_never_seen_is_counted,
-              held_is_what_the_trace_says_if_it_does, arena_maps_and_unmaps, moments_and_waits_are_kept,
+              held_is_what_the_trace_says_if_it_does, arena_maps_and_unmaps, calls_that_hold_the_host_up_are_summed_by_call_pool_and_stack,
+              moments_and_waits_are_kept,
               sums_are_those_of_the_blocks_whatever_comes);
     return suite_run(suite);
 }

@@ -178,6 +178,8 @@ static void apply_other(struct page_columns *columns, const struct trace_event *
     put(columns, COLUMN_OTHER_STREAM, trace_kind_fields(event->kind) & TRACE_HAS_STREAM ? stream_of(columns, event->stream) + 1 : 0);
     put(columns, COLUMN_OTHER_A, has_name ? name_of(columns, event->name) : event->a);
     put(columns, COLUMN_OTHER_B, event->b);
+    put(columns, COLUMN_OTHER_SIZE, event->size);
+    put(columns, COLUMN_OTHER_STACK, event->stack ? event->stack->number + UINT64_C(1) : 0);
 }
 
 static bool look(void *context, const struct trace_event *event)

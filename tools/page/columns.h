@@ -41,7 +41,9 @@
     X(OTHER_POOL, "other_pool")                                                                                                            \
     X(OTHER_STREAM, "other_stream")                                                                                                        \
     X(OTHER_A, "other_a")                                                                                                                  \
-    X(OTHER_B, "other_b")
+    X(OTHER_B, "other_b")                                                                                                                  \
+    X(OTHER_SIZE, "other_size")                                                                                                            \
+    X(OTHER_STACK, "other_stack")
 
 enum page_column_name {
 #define X(name, text) COLUMN_##name,

@@ -8,7 +8,10 @@
 const BYTES_EXACT = Number.MAX_SAFE_INTEGER; // above it sums of bytes are rounded
 const CACHED = 0, ALLOCATED = 1, FOUND = 2; // states of classes
 const ROUNDING = 512; // bytes of what classes are given is written less their sizes rounded up to it
-const KIND = { map: 32, unmap: 33, trim: 34, figures: 35, settings: 36, synchronise: 39, wait: 40, rung: 41, refusal: 42, mark: 43, asked: 44 };
+const KIND = { map: 32, unmap: 33, trim: 34, figures: 35, settings: 36, synchronise: 39, wait: 40, rung: 41, refusal: 42, mark: 43, asked: 44,
+    call: 45 };
+const CALLS = ["call 0", "cudaFree", "cudaFreeHost", "cudaHostAlloc", "cudaMalloc", "cudaMallocManaged", "cudaMallocAsync", "cudaFreeAsync",
+    "cudaMemPoolTrimTo", "cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemRelease"];
 const RUNGS = ["flush", "wait", "trim", "callbacks", "neighbours"];
 
 // Reads varints, one after the other.
@@ -114,6 +117,7 @@ function readOthers(columns, rows) {
         time: columns.other_time.numbers.fillSignedSteps(new Float64Array(count)),
         thread: read("other_thread", Int32Array), kind: read("other_kind", Uint8Array), pool: read("other_pool", Int32Array),
         stream: read("other_stream", Int32Array), a: read("other_a", Float64Array), b: read("other_b", Float64Array),
+        size: read("other_size", Float64Array), stack: read("other_stack", Int32Array),
         row: new Int32Array(count), at: new Float64Array(count),
     };
     for (let i = 0, row = 0; i < count; i++) {

@@ -299,7 +299,7 @@ function checkTrace(trace) {
         compare(`${name}, cached`, trace.cached[i], theirs.cached);
         compare(`${name}, held`, trace.holding.held[i], theirs.held);
         compare(`${name}, held_peak`, trace.holding.most[i], theirs.held_peak);
-        for (const span of ["map", "unmap", "trim", "wait", "synchronise"]) {
+        for (const span of ["map", "unmap", "trim", "wait", "synchronise", "call"]) {
             compare(`${name}, ${span} count`, spans[i][span].count, theirs[span].count);
             compare(`${name}, ${span} ns`, spans[i][span].ns, theirs[span].ns);
         }
@@ -316,8 +316,8 @@ function checkTrace(trace) {
 // How often growth and the like were, and how long they took, pool by pool.
 function spansOf(trace) {
     const others = trace.others, none = () => ({ count: 0, ns: 0 });
-    const spans = trace.pools.map(() => ({ map: none(), unmap: none(), trim: none(), wait: none(), synchronise: none() }));
-    const names = new Map([[KIND.map, "map"], [KIND.unmap, "unmap"], [KIND.trim, "trim"], [KIND.wait, "wait"], [KIND.synchronise, "synchronise"]]);
+    const spans = trace.pools.map(() => ({ map: none(), unmap: none(), trim: none(), wait: none(), synchronise: none(), call: none() }));
+    const names = new Map(Object.keys(spans[0] || {}).map(name => [KIND[name], name]));
     for (let i = 0; i < others.count; i++) {
         const name = names.get(others.kind[i]);
         if (!name)
@@ -333,7 +333,7 @@ function spansOf(trace) {
 function stepTime(others, i) {
     const kind = others.kind[i];
     return kind === KIND.synchronise || kind === KIND.wait ? others.a[i] :
-        kind === KIND.map || kind === KIND.unmap || kind === KIND.trim || kind === KIND.rung ? others.b[i] : 0;
+        kind === KIND.map || kind === KIND.unmap || kind === KIND.trim || kind === KIND.rung || kind === KIND.call ? others.b[i] : 0;
 }
 
 // Groups -----------------------------------------------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ function stackNames(trace) {
         return trace.stackNames;
     const named = trace.stacks.slice(1).map((stack, i) => {
         const frames = stack.map(frame => trace.frames[frame]), python = frames.findIndex(frame => /\.py:\d+\)$/.test(frame));
-        const own = frames.findLastIndex(frame => /^weir_|^libweir/.test(frame)), first = python >= 0 ? python : Math.min(own + 1, frames.length - 1);
+        const own = frames.findLastIndex(frame => /^weir_|^libweir|^libcuda(rt)?\.so|^(__)?cuda|^libcudart_/.test(frame)), first = python >= 0 ? python : Math.min(own + 1, frames.length - 1);
         return frames.length ? frames.slice(first).map(frame => frame.replace(/\([^)]*\/(?=[^)]*\)$)/, "(")) : [`stack ${i + 1}`];
     });
     return trace.stackNames = nameApart(["without a stack", ...named.map(frames => frames[0])], named);

@@ -7,7 +7,7 @@ const STEPS = [
     { kind: KIND.map, name: "growth", colour: "#009e73" }, { kind: KIND.trim, name: "trim", colour: "#d55e00" },
     { kind: KIND.unmap, name: "unmap", colour: "#cc79a7" }, { kind: KIND.wait, name: "wait", colour: "#e69f00" },
     { kind: KIND.synchronise, name: "synchronise", colour: "#56b4e9" }, { kind: KIND.rung, name: "rung of recovery", colour: "#8f6fd0" },
-    { kind: KIND.refusal, name: "refusal", colour: "#e0302a" },
+    { kind: KIND.call, name: "call that waited", colour: "#0072b2" }, { kind: KIND.refusal, name: "refusal", colour: "#e0302a" },
 ];
 const STEP_OF = new Map(STEPS.map((step, i) => [step.kind, i]));
 const THREAD_ROWS = 8; // further threads share the last row
@@ -27,15 +27,17 @@ function stepsOf(trace) {
     return trace.steps = { list: Int32Array.from(list), threads, row, rows: Math.max(1, Math.min(THREAD_ROWS, threads.length)) };
 }
 
-function stepName(others, i) {
-    const kind = others.kind[i];
+function stepName(trace, i) {
+    const others = trace.others, kind = others.kind[i];
+    if (kind === KIND.call)
+        return (CALLS[others.a[i]] || `call ${others.a[i]}`) + (others.stack[i] ? ` at ${stackNames(trace)[others.stack[i]]}` : "");
     return kind === KIND.rung ? `rung ${RUNGS[others.a[i]] || others.a[i]}` : STEPS[STEP_OF.get(kind)].name;
 }
 
 // Bytes that a step was about; 0 where it has none.
 function stepBytes(others, i) {
     const kind = others.kind[i];
-    return kind === KIND.wait ? others.b[i] : kind === KIND.synchronise || kind === KIND.rung ? 0 : others.a[i];
+    return kind === KIND.call ? others.size[i] : kind === KIND.wait ? others.b[i] : kind === KIND.synchronise || kind === KIND.rung ? 0 : others.a[i];
 }
 
 // Steps that are seen, from `from` on and before `to` in the list.

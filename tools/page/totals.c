@@ -127,13 +127,17 @@ static void json_sum(struct json *json, const char *key, const struct model_sum 
 }
 
 /* Spans of a pool that the steps of the page add up to. */
-static void json_spans(struct json *json, const struct model_pool *pool)
+static void json_spans(struct json *json, const struct model *model, const struct model_pool *pool)
 {
+    struct model_span calls = {0};
+    for (size_t i = 0; i < model->stall_count; i++)
+        if (model->stalls[i].pool == pool->pool)
+            model_span_join(&calls, &model->stalls[i].span);
     const struct {
         const char *name;
         const struct model_span *span;
     } spans[] = {{"map", &pool->growth}, {"unmap", &pool->unmaps}, {"trim", &pool->trims}, {"wait", &pool->waits},
-                 {"synchronise", &pool->synchronises}};
+                 {"synchronise", &pool->synchronises}, {"call", &calls}};
     for (size_t i = 0; i < sizeof spans / sizeof spans[0]; i++) {
         json_object(json, spans[i].name);
         json_uint(json, "count", spans[i].span->count);
@@ -172,7 +176,7 @@ void page_json_totals(struct json *json, const struct model *model)
         json_uint(json, "cached", pool->cached);
         json_uint(json, "held", model_held(pool));
         json_uint(json, "held_peak", pool->held_peak);
-        json_spans(json, pool);
+        json_spans(json, model, pool);
         json_end(json);
     }
     json_end(json);

@@ -31,7 +31,7 @@ function memoryTable(state, trace) {
 function stepsTable(state, trace) {
     const { list } = stepsOf(trace), { from, to } = seenSteps(trace), others = trace.others;
     const longest = Array.from(list.subarray(from, to)).sort((a, b) => stepTime(others, b) - stepTime(others, a) || a - b).slice(0, 50);
-    const rows = longest.map(i => [stepName(others, i), timeText(stepTime(others, i)), stepBytes(others, i) ? sizeText(stepBytes(others, i)) : "",
+    const rows = longest.map(i => [stepName(trace, i), timeText(stepTime(others, i)), stepBytes(others, i) ? sizeText(stepBytes(others, i)) : "",
         momentText(trace, others.time[i]), String(trace.threads[others.thread[i]]), trace.pools[others.pool[i]] ? trace.pools[others.pool[i]].text : "-"]);
     return tableOf(`The longest of the view's ${countText(to - from)} steps`, ["step", "took", "bytes", "ended at", "thread", "pool"], rows);
 }

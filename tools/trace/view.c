@@ -125,6 +125,27 @@ const char *view_frame(char buffer[SHOWN_LEN], struct view_file *file, const str
     return utf8_shown(buffer, trace_frame_text(text, symbols_of(file), frame));
 }
 
+/* Whether a frame is in CUDA's libraries or the recorder, or in the part of CUDA's runtime that a program is linked with. */
+static bool is_of_cuda(struct view_file *file, const struct trace_frame *frame)
+{
+    static const char *const modules[] = {"libcuda.so", "libcudart.so", "libweir"}, *const functions[] = {"cuda", "__cuda", "libcudart_"};
+    const struct symbol *symbol = trace_frame_symbol(symbols_of(file), frame);
+    const char *path = frame->module ? frame->module->path : "", *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    for (size_t i = 0; i < 3; i++)
+        if (strncmp(name, modules[i], strlen(modules[i])) == 0 ||
+            (symbol && strncmp(symbol->function, functions[i], strlen(functions[i])) == 0))
+            return true;
+    return false;
+}
+
+const char *view_place(char buffer[SHOWN_LEN], struct view_file *file, const struct trace_stack *stack)
+{
+    uint32_t at = 0;
+    while (at + 1 < stack->count && is_of_cuda(file, &stack->frames[at]))
+        at++;
+    return stack->count ? view_frame(buffer, file, &stack->frames[at]) : "an unknown place";
+}
+
 void view_print_stack(struct view_file *file, const struct trace_stack *stack, const char *indent, size_t limit)
 {
     char shown[SHOWN_LEN];
@@ -212,6 +233,19 @@ int view_each(const struct view *view, view_file_fn *show)
         view_file_end(view);
     }
     return status;
+}
+
+bool view_has_segments(const struct trace *trace)
+{
+    static const char library[] = "libc10_cuda.so";
+    size_t count;
+    struct trace_module *const *modules = trace_modules(trace, &count);
+    for (size_t i = 0; i < count; i++) {
+        const char *slash = strrchr(modules[i]->path, '/');
+        if (strcmp(slash ? slash + 1 : modules[i]->path, library) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* Moments -------------------------------------------------------------------------------------------------------------------------------

@@ -97,8 +97,17 @@ void view_json_handle(struct json *json, const char *key, uint64_t handle);
 /* The frames of a stack, below each other or as an array. At most `limit` lines; 0: all. */
 void view_print_stack(struct view_file *file, const struct trace_stack *stack, const char *indent, size_t limit);
 void view_json_stack(struct json *json, struct view_file *file, const struct trace_stack *stack);
+/* The frame that called CUDA, "step (model.cu:88)", as SHOWN() has it: the first behind those of CUDA's own libraries. */
+const char *view_place(char buffer[SHOWN_LEN], struct view_file *file, const struct trace_stack *stack);
 /* One frame as SHOWN() has it. */
 const char *view_frame(char buffer[SHOWN_LEN], struct view_file *file, const struct trace_frame *frame);
+
+/* Of a trace of an unaware program, once it was played: whether its memory is the segments of PyTorch's own allocator, by the library that has
+   that; and what to do then. */
+bool view_has_segments(const struct trace *trace);
+#define VIEW_SEGMENTS                                                                                                                      \
+    "PyTorch's own allocator ran in this program: the trace has its segments, not the tensors in them. Import a memory snapshot with\n"      \
+    "'python3 -m weir.trace import', or run the program on Weir with 'weir run', to see tensors."
 
 /* Moments -------------------------------------------------------------------------------------------------------------------------------
  */

@@ -82,6 +82,14 @@ static void print_pools(const struct model *model)
     table_print(&table, stdout);
 }
 
+static bool has_unaware(const struct model *model)
+{
+    for (size_t i = 0; i < model->pool_count; i++)
+        if (model->pools[i].pool && model->pools[i].pool->flags & TRACE_POOL_UNAWARE)
+            return true;
+    return false;
+}
+
 static void print_rest(const struct view *view, const struct view_file *file, const struct model *model)
 {
     uint64_t at_cap = 0, at_device = 0, rungs = 0;
@@ -101,6 +109,10 @@ static void print_rest(const struct view *view, const struct view_file *file, co
                MOMENT_TEXT(file, model->ooms[0].time));
     if (rungs)
         printf("Steps of recovery: %s; 'weir trace waits' has their times.\n", COUNT_TEXT(rungs));
+    if (model->stall_count)
+        printf("Calls that held the program up: %s; 'weir trace waits' has their times.\n", COUNT_TEXT(file->trace.kinds[TRACE_HELD]));
+    if (has_unaware(model) && view_has_segments(&file->trace))
+        puts(VIEW_SEGMENTS);
     if (model->unknown_ends + model->reused + model->late_ends)
         printf("Not in the trace: the beginning of %s block%s that were freed, the end of %s; %s free%s came late.\n",
                COUNT_TEXT(model->unknown_ends), weir__plural(model->unknown_ends), COUNT_TEXT(model->reused), COUNT_TEXT(model->late_ends),
@@ -176,6 +188,8 @@ static void json_summary(struct json *json, const struct trace *trace, const str
         if (trace->kinds[kind])
             json_uint(json, trace_kind_name(kind), trace->kinds[kind]);
     json_end(json);
+    json_bool(json, "is_unaware", has_unaware(model));
+    json_bool(json, "has_segments", has_unaware(model) && view_has_segments(trace));
     json_uint(json, "live", model->total.size);
     json_uint(json, "live_blocks", model->total.blocks);
     json_uint(json, "live_peak", model->total.peak_size);

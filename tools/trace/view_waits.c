@@ -5,6 +5,7 @@
 #include "tools/common/table.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { WAIT_KINDS = 5 + MODEL_RUNGS };
@@ -29,7 +30,7 @@ static size_t waits_of(const struct model_pool *pool, struct wait waits[WAIT_KIN
     return count;
 }
 
-static void print_wait(struct table *table, const struct view_file *file, const struct model_pool *pool, const struct wait *wait)
+static void print_wait(struct table *table, const struct view_file *file, const struct trace_pool *pool, const struct wait *wait)
 {
     const struct model_span *span = wait->span;
     char name[TRACE_RUNG_LEN];
@@ -37,26 +38,107 @@ static void print_wait(struct table *table, const struct view_file *file, const 
         trace_rung_text(name, (uint64_t)wait->rung);
     else
         snprintf(name, sizeof name, "%s", wait->name);
-    table_row(table, POOL_TEXT(pool->pool), name, COUNT_TEXT(span->count), TIME_TEXT(span->ns), TIME_TEXT(span->longest_ns),
+    table_row(table, POOL_TEXT(pool), name, COUNT_TEXT(span->count), TIME_TEXT(span->ns), TIME_TEXT(span->longest_ns),
               MOMENT_TEXT(file, span->longest_at), span->bytes ? SIZE_TEXT(span->bytes) : "");
 }
 
-static void json_wait(struct json *json, const struct model_pool *pool, const struct wait *wait)
+/* Leaves the object open. */
+static void json_wait(struct json *json, const struct trace_pool *pool, const struct wait *wait)
 {
     json_object(json, NULL);
     json_string(json, "kind", wait->name);
     if (wait->rung >= 0)
         json_uint(json, "rung", (uint64_t)wait->rung);
-    view_json_pool(json, pool->pool);
+    view_json_pool(json, pool);
     json_uint(json, "count", wait->span->count);
     json_uint(json, "ns", wait->span->ns);
     json_uint(json, "longest_ns", wait->span->longest_ns);
     json_uint(json, "longest_at", wait->span->longest_at);
     json_uint(json, "bytes", wait->span->bytes);
-    json_end(json);
 }
 
-static void show_waits(const struct view *view, const struct view_file *file, const struct model *model)
+/* Calls of unaware programs -------------------------------------------------------------------------------------------------------------- */
+
+static int compare(uint64_t a, uint64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+/* By call and pool; those that took the most time first. */
+static int by_call(const void *left, const void *right)
+{
+    const struct model_stall *a = left, *b = right;
+    if (a->call != b->call)
+        return compare(a->call, b->call);
+    if (a->pool != b->pool)
+        return compare(a->pool ? a->pool->number + UINT64_C(1) : 0, b->pool ? b->pool->number + UINT64_C(1) : 0);
+    return a->span.ns != b->span.ns ? compare(b->span.ns, a->span.ns) : compare(a->span.longest_at, b->span.longest_at);
+}
+
+/* Stalls of one call in one pool become the first of them, with the sum of all. Returns behind the last one. */
+static size_t sum_stalls(const struct model_stall *stalls, size_t from, size_t count, struct model_span *sum)
+{
+    size_t i = from;
+    *sum = (struct model_span){0};
+    for (; i < count && stalls[i].call == stalls[from].call && stalls[i].pool == stalls[from].pool; i++)
+        model_span_join(sum, &stalls[i].span);
+    return i;
+}
+
+static void json_stalls(const struct view *view, struct view_file *file, const struct model_stall *stalls, size_t count)
+{
+    struct model_span sum;
+    char call[TRACE_CALL_LEN];
+    for (size_t from = 0, to; from < count; from = to) {
+        to = sum_stalls(stalls, from, count, &sum);
+        trace_call_text(call, stalls[from].call);
+        json_wait(view->json, stalls[from].pool, &(struct wait){"held", -1, &sum});
+        json_string(view->json, "call", call);
+        json_array(view->json, "places");
+        for (size_t i = from; i < to && i - from < view->limit; i++) {
+            json_object(view->json, NULL);
+            json_string(view->json, "place", stalls[i].stack ? view_place((char[SHOWN_LEN]){0}, file, stalls[i].stack) : NULL);
+            json_uint(view->json, "count", stalls[i].span.count);
+            json_uint(view->json, "ns", stalls[i].span.ns);
+            view_json_stack(view->json, file, stalls[i].stack);
+            json_end(view->json);
+        }
+        json_end(view->json);
+        json_end(view->json);
+    }
+}
+
+static void print_stalls(struct table *table, const struct view_file *file, const struct model_stall *stalls, size_t count)
+{
+    struct model_span sum;
+    char call[TRACE_CALL_LEN];
+    for (size_t from = 0, to; from < count; from = to) {
+        to = sum_stalls(stalls, from, count, &sum);
+        trace_call_text(call, stalls[from].call);
+        print_wait(table, file, stalls[from].pool, &(struct wait){call, -1, &sum});
+    }
+}
+
+/* "cudaFree held the host up 212 times, 4.1 s, most at step (model.cu:88).", a line for each call, whatever its pool. */
+static void say_stalls(struct view_file *file, const struct model_stall *stalls, size_t count)
+{
+    char call[TRACE_CALL_LEN];
+    for (size_t from = 0, to; from < count; from = to) {
+        const struct model_stall *most = &stalls[from];
+        struct model_span sum = {0};
+        for (to = from; to < count && stalls[to].call == stalls[from].call; to++) {
+            model_span_join(&sum, &stalls[to].span);
+            most = stalls[to].span.ns > most->span.ns ? &stalls[to] : most;
+        }
+        trace_call_text(call, stalls[from].call);
+        printf("%s  %s held the host up %s time%s, %s", from ? "" : "\n", call, COUNT_TEXT(sum.count), weir__plural(sum.count), TIME_TEXT(sum.ns));
+        if (most->stack)
+            printf(", most at %s", view_place((char[SHOWN_LEN]){0}, file, most->stack));
+        puts(".");
+    }
+}
+
+static void show_waits(const struct view *view, struct view_file *file, const struct model *model)
 {
     struct table table = TABLE_INIT("llrrrrr");
     struct wait waits[WAIT_KINDS];
@@ -71,17 +153,25 @@ static void show_waits(const struct view *view, const struct view_file *file, co
             if (!waits[j].span->count)
                 continue;
             shown++;
-            if (view->json)
-                json_wait(view->json, &model->pools[i], &waits[j]);
-            else
-                print_wait(&table, file, &model->pools[i], &waits[j]);
+            if (!view->json) {
+                print_wait(&table, file, model->pools[i].pool, &waits[j]);
+                continue;
+            }
+            json_wait(view->json, model->pools[i].pool, &waits[j]);
+            json_end(view->json);
         }
     }
-    if (view->json)
+    if (model->stall_count)
+        qsort(model->stalls, model->stall_count, sizeof model->stalls[0], by_call);
+    if (view->json) {
+        json_stalls(view, file, model->stalls, model->stall_count);
         json_end(view->json);
-    else
+    } else {
+        print_stalls(&table, file, model->stalls, model->stall_count);
         table_print(&table, stdout);
-    if (!view->json && !shown)
+        say_stalls(file, model->stalls, model->stall_count);
+    }
+    if (!view->json && !shown && !model->stall_count)
         puts("  Nothing waited, grew or was trimmed.");
     if (view->json) {
         json_object(view->json, "asked");

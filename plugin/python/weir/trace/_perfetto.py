@@ -10,7 +10,7 @@ one time the counters show the highest and the last value.
 import os
 from typing import Any, Dict, List, NamedTuple, Sequence, Set, Tuple, Union
 
-from weir.trace._read import HOST, KINDS, PRIVATE, Trace, need, output
+from weir.trace._read import CALLS, HOST, KINDS, PRIVATE, Trace, need, output
 
 PROCESS, THREAD, LIVE, HELD = range(4)  # sorts of tracks; their numbers are unique in all the trace
 PID_BITS = 22
@@ -20,7 +20,7 @@ BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4  # of perfetto.protos.TrackEvent.Type
 CLEARED, NEEDS = 1, 2  # of perfetto.protos.TracePacket.SequenceFlags
 CLOCK_IS_REAL, CLOCK_IS_BOOT, UNIT_BYTES = 1, 6, 3
 # How long events of these kinds lasted, by the column.
-LASTED = {KINDS[name]: "b" for name in ("map", "unmap", "trim", "rung")}
+LASTED = {KINDS[name]: "b" for name in ("map", "unmap", "trim", "rung", "held")}
 LASTED.update({KINDS["wait"]: "a", KINDS["synchronise"]: "a"})
 REQUESTS = {KINDS["malloc"], KINDS["serve"], KINDS["graph malloc"]}
 MARK, ASKED, OUT_OF_MEMORY, SETTINGS = KINDS["mark"], KINDS["asked"], KINDS["out of memory"], KINDS["settings"]
@@ -169,6 +169,8 @@ class _Writer:
         name = self.trace.kinds[kind]
         if kind == KINDS["rung"]:
             name = f"rung {RUNGS[a] if a < len(RUNGS) else a}"
+        elif kind == KINDS["held"]:
+            name, a = CALLS[a] if a < len(CALLS) else f"call {a}", self.columns["size"][span.event]
         track = self.thread_track(span.event)
         event = self.event(self.packet(span.begin), BEGIN, track, name)
         self.annotate_pool(event, span.event)
