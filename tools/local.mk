@@ -111,6 +111,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/replay/run.h \
 	%reldir%/replay/script.c \
 	%reldir%/replay/script.h \
+	%reldir%/replay/unaware.c \
+	%reldir%/replay/unaware.h \
 	%reldir%/replay/why.c \
 	%reldir%/trace/frame.c \
 	%reldir%/trace/frame.h \

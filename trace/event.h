@@ -59,6 +59,8 @@ const char *trace_kind_name(unsigned kind);
 /* "rung trim"; of a number that has no name "rung 7". */
 #define TRACE_RUNG_LEN 32
 void trace_rung_text(char text[static TRACE_RUNG_LEN], uint64_t rung);
+/* Calls of HELD that others than readers of texts tell apart. */
+enum { TRACE_CALL_FREE = 1, TRACE_CALL_FREE_ASYNC = 7 };
 /* The call that held the host up: "cudaFree"; of a number that has no name "call 70". */
 #define TRACE_CALL_LEN 32
 void trace_call_text(char text[static TRACE_CALL_LEN], uint64_t call);

@@ -308,7 +308,9 @@ function showReplays(state) {
     });
     box.replaceChildren(make("h2", "Replayed under other policies"),
         ...trace.replays_why_not ? [make("p", `These cannot be judged: ${trace.replays_why_not}.`)] : [],
-        tableOf("", ["policy", "peak", "stalls", "refused"], rows), make("p", `Costs: ${trace.replays_costs}.`));
+        tableOf("", ["policy", "peak", "stalls", "refused"], rows),
+        ...[...trace.replays.map(replay => replay.gain || ""), ...trace.replays_assumptions.split("\n")].filter(Boolean).map(line => make("p", line)),
+        make("p", `Costs: ${trace.replays_costs}.`));
 }
 
 function candidateText(trial) {

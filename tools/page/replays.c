@@ -5,6 +5,7 @@
 #include "tools/common/complain.h"
 #include "tools/replay/machine.h"
 #include "tools/replay/replay.h"
+#include "tools/replay/unaware.h"
 
 static void json_replay(struct json *json, const struct script *script, const char *name, const struct outcome *outcome)
 {
@@ -13,6 +14,9 @@ static void json_replay(struct json *json, const struct script *script, const ch
     json_uint(json, "begin", script->begin);
     json_uint(json, "end", script->end);
     report_json_outcome(json, outcome);
+    char *gain = unaware_gain(script, name, outcome);
+    json_string(json, "gain", gain);
+    free(gain);
     if (outcome->is_done) {
         json_uints(json, "reserved_line", outcome->reserved, OUTCOME_SLICES);
         json_uints(json, "live_line", outcome->live, OUTCOME_SLICES);
@@ -28,6 +32,9 @@ int page_json_replays(struct json *json, struct trace *trace, const char *const 
     if (status == EXIT_GOOD) {
         const struct report report = replay_under(&script, &machine, names, texts, count);
         json_string(json, "replays_why_not", report.verdict.can_judge ? NULL : SHOWN(report.verdict.why));
+        char *assumptions = unaware_assumptions(&script, "");
+        json_string(json, "replays_assumptions", assumptions);
+        free(assumptions);
         json_string(json, "replays_costs", SHOWN(machine_costs_text(&machine)));
         json_array(json, "replays");
         for (size_t i = 0; i < report.count; i++) {

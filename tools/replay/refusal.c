@@ -9,7 +9,7 @@
 #include "tools/common/complain.h"
 
 #define STEP (UINT64_C(32) << 20) /* by which pools of CUDA grow */
-#define PAGE (UINT64_C(2) << 20)  /* and arenas, at least */
+#define PAGE (UINT64_C(2) << 20)  /* and arenas, and what unaware programs have, at least */
 
 /* Finding it --------------------------------------------------------------------------------------------------------------------------- */
 
@@ -77,7 +77,9 @@ static size_t choose(const struct search *search, const struct view *view, const
 
 static bool is_of_device(const struct model_pool *pool, uint64_t device)
 {
-    return pool->pool && !(pool->pool->flags & TRACE_POOL_HOST) && pool->pool->device == device;
+    const struct trace_pool *of = pool->pool;
+    /* Managed memory goes to the host where the device is full. */
+    return of && !(of->flags & TRACE_POOL_HOST) && !(of->flags & TRACE_POOL_UNAWARE && strcmp(of->name, "managed") == 0) && of->device == device;
 }
 
 /* Bytes that its pools on that device hold. */
@@ -128,7 +130,7 @@ static bool look_until(void *context, const struct trace_event *event)
 static uint64_t others_of(const struct refusal *refusal, uint64_t had)
 {
     const struct trace_event *event = &refusal->event;
-    uint64_t unit = event->pool->flags & TRACE_POOL_ARENA ? PAGE : STEP, asked = event->a ? (event->a - 1) / unit * unit : 0;
+    uint64_t unit = event->pool->flags & (TRACE_POOL_ARENA | TRACE_POOL_UNAWARE) ? PAGE : STEP, asked = event->a ? (event->a - 1) / unit * unit : 0;
     if (event->b || event->pool->flags & TRACE_POOL_HOST || had > refusal->memory || asked > refusal->memory - had)
         return 0;
     return refusal->memory - had - asked;
@@ -266,6 +268,8 @@ static size_t conclude_device(const struct refusal *refusal, char lines[static R
     else
         LINE("%s were live%s: with %s more that is within the %s of the device: what the pools held beside, or others, was in its way.",
              SIZE_TEXT(live), tagged, SIZE_TEXT(asked), SIZE_TEXT(memory));
+    if (refusal->event.pool->flags & TRACE_POOL_UNAWARE)
+        LINE("What an allocator of the program's own keeps for later counts as live.");
     if (refusal->others)
         LINE("At least %s of the device were in none of these pools: other processes had them, CUDA, or this program by other ways.",
              SIZE_TEXT(refusal->others));

@@ -149,6 +149,7 @@ const struct command command_replay = {
         "Times are those of the program's threads: STALL all that its calls took, P50, P99 and WORST of single calls, SLOW what those above "
         "16 us took, which a recording has as well. PEAK and MEAN are bytes that pools reserved, AREA is bytes by seconds. The same trace "
         "gives the same figures, always, but with --gpu.\n"
+        "Of a program that called CUDA by itself the default pool serves what it had of devices, and what frees waited is said to be none.\n"
         "Not replayed: graphs, requests of other processes, changes of the policy while it was recorded.\n"
         "Exit status: 0 replayed, 1 a replay failed or cannot judge, 2 a file cannot be read.",
     .example = "  weir record -o run.weir -- ./program\n"

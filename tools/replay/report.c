@@ -2,6 +2,7 @@
 #include "tools/replay/report.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tools/common/format.h"
@@ -64,7 +65,7 @@ struct verdict report_compare(const struct script *script, const struct outcome 
     struct verdict verdict = {.can_judge = true, .memory_error = -1, .stall_error = -1};
     if (outcome && outcome->is_done)
         compare(script, outcome, apart, &verdict);
-    if (!script->trace->header.imported && !outcome)
+    if (!script->trace->header.imported && !script->unaware.is_so && !outcome)
         refuse(&verdict, "the trace does not tell which policy was recorded, so nothing says how far the replay is off");
     else if (outcome && !outcome->is_done)
         snprintf(verdict.why, sizeof verdict.why, "the policy that was recorded could not be replayed: %.400s", outcome->why);
@@ -123,6 +124,14 @@ static void print_rungs(const char *name, const struct outcome *outcome)
                COUNT_TEXT(outcome->other_pools));
 }
 
+static void print_gain(const struct script *script, const char *name, const struct outcome *outcome)
+{
+    char *gain = unaware_gain(script, name, outcome);
+    if (*gain)
+        printf("  %s\n", gain);
+    free(gain);
+}
+
 static void print_verdict(const struct report *report)
 {
     const struct verdict *verdict = &report->verdict;
@@ -168,6 +177,11 @@ void report_print(const struct report *report)
     table_print(&table, stdout);
     for (size_t i = 0; i < report->count; i++)
         print_rungs(report->names[i], &report->outcomes[i]);
+    for (size_t i = 0; i < report->count; i++)
+        print_gain(script, report->names[i], &report->outcomes[i]);
+    char *assumptions = unaware_assumptions(script, "  ");
+    fputs(assumptions, stdout);
+    free(assumptions);
     print_limits(script);
     if (report->machine)
         printf("  Costs: %s.\n", machine_costs_text(report->machine));
@@ -217,6 +231,7 @@ void report_json(struct json *json, const struct report *report)
     json_uint(json, "graph_events", script->graphs);
     json_uint(json, "unknown_frees", script->unknown_frees);
     json_bool(json, "has_caches", script->has_caches);
+    unaware_json(json, script);
     json_string(json, "machine", report->machine ? report->machine->settings : NULL);
     machine_costs_json(json, report->machine);
     json_object(json, "recorded");

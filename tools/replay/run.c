@@ -351,9 +351,10 @@ static bool find_pools(struct stage *stage)
         int device = pool->device < INT32_MAX ? (int)pool->device : INT32_MAX;
         if (stage->part && weir_pool_get(stage->w, stage->part->own, device, NULL, &stage->own[i]) != WEIR_OK)
             stage->own[i] = NULL;
-        if (weir_pool_get(stage->w, pool->name, device, NULL, &stage->pools[i]) == WEIR_OK)
+        const char *name = script_pool_name(pool);
+        if (name && weir_pool_get(stage->w, name, device, NULL, &stage->pools[i]) == WEIR_OK)
             continue;
-        is_other[i] = true;
+        is_other[i] = name != NULL;
         if (weir_pool_get(stage->w, NULL, device, &error, &stage->pools[i]) != WEIR_OK) {
             free(is_other);
             return fail(stage->outcome, "the trace uses device %d, where this policy has no pool: %s", device, error.text);

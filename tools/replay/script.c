@@ -43,6 +43,8 @@ struct maker {
     size_t open_room;
     uint64_t until; /* events */
     uint64_t held;   /* bytes that pools have of devices */
+    uint16_t *block_streams; /* of each place of a block: the stream that had it */
+    size_t block_stream_count, block_stream_room;
     const char *why; /* it cannot be made */
 };
 
@@ -184,7 +186,8 @@ static void free_block(struct maker *maker, const struct trace_event *event, int
     }
     struct script_op *op = add(maker, event, SCRIPT_FREE);
     op->block = *place;
-    op->stream = (uint16_t)stream;
+    /* A free of cudaMalloc's is of no stream: that of the block will do, as the free waits for all. */
+    op->stream = unaware_is_malloc(event->pool) ? maker->block_streams[*place] : (uint16_t)stream;
     op->pool = (uint16_t)pool;
     give_place(maker, *place);
     trace_map_remove(&maker->blocks, event->address, event->pool->number);
@@ -206,6 +209,11 @@ static void get_block(struct maker *maker, const struct trace_event *event, int 
     op->stream = (uint16_t)stream;
     op->pool = (uint16_t)pool;
     *trace_map_add(&maker->blocks, event->address, event->pool->number, &is_new) = place;
+    while (maker->block_stream_count <= place) {
+        maker->block_streams = must_grow(maker->block_streams, maker->block_stream_count, &maker->block_stream_room, sizeof(uint16_t));
+        maker->block_streams[maker->block_stream_count++] = 0;
+    }
+    maker->block_streams[place] = (uint16_t)stream;
     maker->script->requests++;
     maker->threads[event->thread_number].has_requests = true;
 }
@@ -341,7 +349,8 @@ static void look_at_pool(struct maker *maker, const struct trace_event *event)
 
 static uint64_t held_by(const struct model *model, const struct trace_pool *pool)
 {
-    bool counts = pool && !(pool->flags & TRACE_POOL_HOST) && pool->number + 1 < model->pool_count;
+    bool counts = pool && !(pool->flags & TRACE_POOL_HOST) && unaware_is_replayed(pool) && !unaware_is_malloc(pool) &&
+                  pool->number + 1 < model->pool_count;
     return counts ? model_held(&model->pools[pool->number + 1]) : 0;
 }
 
@@ -349,10 +358,13 @@ static uint64_t held_by(const struct model *model, const struct trace_pool *pool
 static void apply(struct maker *maker, const struct trace_event *event)
 {
     struct script_recorded *recorded = &maker->script->recorded;
+    struct script_unaware *unaware = &maker->script->unaware;
     maker->held -= held_by(&maker->model, event->pool);
+    unaware_count(unaware, &maker->model, event, false);
     model_apply(&maker->model, event);
     maker->held += held_by(&maker->model, event->pool);
-    uint64_t memory = maker->script->memory, held = maker->held < memory ? maker->held : memory;
+    unaware_count(unaware, &maker->model, event, true);
+    uint64_t memory = maker->script->memory, all = maker->held + unaware_taken(unaware), held = all < memory ? all : memory;
     recorded->peak_reserved = held > recorded->peak_reserved ? held : recorded->peak_reserved;
 }
 
@@ -363,7 +375,7 @@ static bool look(void *data, const struct trace_event *event)
     if (maker->model.applied >= maker->until)
         return false;
     apply(maker, event);
-    if (!(fields & TRACE_HAS_POOL) || !event->pool || event->kind == TRACE_HELD)
+    if (!(fields & TRACE_HAS_POOL) || !event->pool || !unaware_look(&maker->script->unaware, event))
         return true;
     if (event->kind == TRACE_GRAPH_MALLOC || event->kind == TRACE_GRAPH_FREE)
         maker->script->graphs++;
@@ -389,7 +401,8 @@ static void describe_recording(struct maker *maker)
     recorded->most = model->pool_count > 1 ? 0 : UINT64_MAX;
     for (size_t i = 1; i < model->pool_count; i++) {
         const struct model_pool *pool = &model->pools[i];
-        recorded->has_reserved = recorded->has_reserved && (pool->has_reserved || !pool->live.allocations);
+        recorded->has_reserved = recorded->has_reserved && (pool->has_reserved || !pool->live.allocations || !pool->pool ||
+                                                            !unaware_is_replayed(pool->pool) || unaware_is_malloc(pool->pool));
         bool has_cap = pool->has_settings && pool->cap && pool->cap < UINT64_MAX - recorded->most;
         recorded->most = has_cap ? recorded->most + pool->cap : UINT64_MAX;
     }
@@ -406,6 +419,15 @@ static void drop_trims_of_others(struct maker *maker)
         script->asking_count += maker->threads[i].has_requests;
     for (size_t i = 0; i < script->thread_count; i++)
         script->recorded.stall += maker->threads[i].has_requests ? maker->threads[i].stalled - maker->threads[i].unmapped : 0;
+}
+
+/* All calls that allocate and free are in a trace of such a program, so caches can be replayed. */
+static void settle_unaware(struct script *script)
+{
+    for (size_t i = 0; i < script->pool_count; i++)
+        script->unaware.is_so = script->unaware.is_so && script->pools[i]->flags & TRACE_POOL_UNAWARE;
+    script->has_caches = script->has_caches || script->unaware.is_so;
+    script->recorded.stall += script->unaware.stall;
 }
 
 /* UINT64_MAX: that of the first is not known, or is none. */
@@ -443,6 +465,7 @@ bool script_make_until(struct script *script, struct trace *trace, uint64_t even
         complain("%s: %s", trace->path, maker.why ? maker.why : trace->error);
     if (maker.model.applied < trace->events && script->count)
         script->end = script->ops[script->count - 1].time;
+    settle_unaware(script);
     describe_recording(&maker);
     drop_trims_of_others(&maker);
     model_free(&maker.model);
@@ -454,6 +477,7 @@ bool script_make_until(struct script *script, struct trace *trace, uint64_t even
         free(maker.threads[i].spans);
     free(maker.threads);
     free(maker.free_places);
+    free(maker.block_streams);
     free(maker.is_open);
     return is_read && !maker.why;
 }

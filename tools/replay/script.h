@@ -8,6 +8,7 @@
 #ifndef WEIR_REPLAY_SCRIPT_H
 #define WEIR_REPLAY_SCRIPT_H
 
+#include "tools/replay/unaware.h"
 #include "trace/merge.h"
 
 enum script_what {
@@ -77,6 +78,7 @@ struct script {
     uint64_t memory; /* bytes of all devices; UINT64_MAX: not known. What CUDA took from one pool for another would count in both beyond it */
     uint64_t requests, graphs, settings, unknown_frees; /* graphs and settings: events that are left out */
     struct script_recorded recorded;
+    struct script_unaware unaware;
     bool has_caches;  /* the trace tells of calls that caches served, so that they can be replayed */
     bool has_synchronises;
     bool ends_refused; /* with the refusal that is asked about, whose own time is in no stall */
@@ -87,6 +89,12 @@ bool script_make(struct script *script, struct trace *trace);
 /* The same of the first `events` of the trace, as if it ended with the last operation among them. */
 bool script_make_until(struct script *script, struct trace *trace, uint64_t events);
 void script_free(struct script *script);
+
+/* The name by which a policy may have the pool; NULL: it is an unaware program's, for which the default pool stands in. */
+static inline const char *script_pool_name(const struct trace_pool *pool)
+{
+    return pool->flags & TRACE_POOL_UNAWARE ? NULL : pool->name;
+}
 
 /* Devices that the script uses, at least 1. */
 unsigned script_devices(const struct script *script);

@@ -257,7 +257,9 @@ static bool can_replay(struct answer *answer)
 {
     const struct trace *trace = answer->script.trace;
     const char *why = NULL;
-    if (!answer->policy)
+    if (!answer->policy && answer->script.unaware.is_so)
+        why = "the program called CUDA by itself, under no policy; 'weir replay --policy=FILE' says whether it is refused under one";
+    else if (!answer->policy)
         why = "the trace does not tell which policy was recorded";
     else if (trace->header.reason && strcmp(trace->header.reason, "out of memory") == 0)
         why = "the file has only the last events before the request, and not how what was live came to be; record with 'weir record' or "
@@ -452,6 +454,11 @@ int view_why(const struct view *view, struct view_file *file)
         json_refusal(view->json, &refusal);
     else
         print_refusal(file, &refusal);
+    const bool has_segments = refusal.event.pool->flags & TRACE_POOL_UNAWARE && view_has_segments(&file->trace);
+    if (view->json)
+        json_bool(view->json, "has_segments", has_segments);
+    else if (has_segments)
+        puts("  " VIEW_SEGMENTS);
     bool is_made = answer_make(&answer, &refusal, &file->trace);
     if (is_made && view->json)
         json_answer(view->json, &answer);

@@ -106,8 +106,8 @@ const char *view_frame(char buffer[SHOWN_LEN], struct view_file *file, const str
    that; and what to do then. */
 bool view_has_segments(const struct trace *trace);
 #define VIEW_SEGMENTS                                                                                                                      \
-    "PyTorch's own allocator ran in this program: the trace has its segments, not the tensors in them. Import a memory snapshot with\n"      \
-    "'python3 -m weir.trace import', or run the program on Weir with 'weir run', to see tensors."
+    "PyTorch's own allocator ran in this program: the trace has its segments, not the tensors in them. To see these, import a memory "      \
+    "snapshot with 'python3 -m weir.trace import', or run the program on Weir with 'weir run'."
 
 /* Moments -------------------------------------------------------------------------------------------------------------------------------
  */

@@ -75,66 +75,48 @@ static int by_call(const void *left, const void *right)
     return a->span.ns != b->span.ns ? compare(b->span.ns, a->span.ns) : compare(a->span.longest_at, b->span.longest_at);
 }
 
-/* Stalls of one call in one pool become the first of them, with the sum of all. Returns behind the last one. */
-static size_t sum_stalls(const struct model_stall *stalls, size_t from, size_t count, struct model_span *sum)
+static void json_stall(const struct view *view, struct view_file *file, const struct model_stall *stalls, size_t count,
+                       const struct model_span *sum, const char *call)
 {
-    size_t i = from;
-    *sum = (struct model_span){0};
-    for (; i < count && stalls[i].call == stalls[from].call && stalls[i].pool == stalls[from].pool; i++)
-        model_span_join(sum, &stalls[i].span);
-    return i;
-}
-
-static void json_stalls(const struct view *view, struct view_file *file, const struct model_stall *stalls, size_t count)
-{
-    struct model_span sum;
-    char call[TRACE_CALL_LEN];
-    for (size_t from = 0, to; from < count; from = to) {
-        to = sum_stalls(stalls, from, count, &sum);
-        trace_call_text(call, stalls[from].call);
-        json_wait(view->json, stalls[from].pool, &(struct wait){"held", -1, &sum});
-        json_string(view->json, "call", call);
-        json_array(view->json, "places");
-        for (size_t i = from; i < to && i - from < view->limit; i++) {
-            json_object(view->json, NULL);
-            json_string(view->json, "place", stalls[i].stack ? view_place((char[SHOWN_LEN]){0}, file, stalls[i].stack) : NULL);
-            json_uint(view->json, "count", stalls[i].span.count);
-            json_uint(view->json, "ns", stalls[i].span.ns);
-            view_json_stack(view->json, file, stalls[i].stack);
-            json_end(view->json);
-        }
-        json_end(view->json);
+    json_wait(view->json, stalls[0].pool, &(struct wait){"held", -1, sum});
+    json_string(view->json, "call", call);
+    json_array(view->json, "places");
+    for (size_t i = 0; i < count && i < view->limit; i++) {
+        json_object(view->json, NULL);
+        json_string(view->json, "place", stalls[i].stack ? view_place((char[SHOWN_LEN]){0}, file, stalls[i].stack) : NULL);
+        json_uint(view->json, "count", stalls[i].span.count);
+        json_uint(view->json, "ns", stalls[i].span.ns);
+        view_json_stack(view->json, file, stalls[i].stack);
         json_end(view->json);
     }
+    json_end(view->json);
+    json_end(view->json);
 }
 
-static void print_stalls(struct table *table, const struct view_file *file, const struct model_stall *stalls, size_t count)
+/* "cudaFree held the host up 212 times, 4.1 s, most at step (model.cu:88); pool cudaMalloc." */
+static void print_sentence(struct view_file *file, const struct model_stall *most, const struct model_span *sum, const char *call)
 {
-    struct model_span sum;
-    char call[TRACE_CALL_LEN];
-    for (size_t from = 0, to; from < count; from = to) {
-        to = sum_stalls(stalls, from, count, &sum);
-        trace_call_text(call, stalls[from].call);
-        print_wait(table, file, stalls[from].pool, &(struct wait){call, -1, &sum});
-    }
+    char place[SHOWN_LEN];
+    printf("  %s held the host up %s time%s, %s%s%s; pool %s.\n", call, COUNT_TEXT(sum->count), weir__plural(sum->count), TIME_TEXT(sum->ns),
+           most->stack ? ", most at " : "", most->stack ? view_place(place, file, most->stack) : "", POOL_TEXT(most->pool));
 }
 
-/* "cudaFree held the host up 212 times, 4.1 s, most at step (model.cu:88).", a line for each call, whatever its pool. */
-static void say_stalls(struct view_file *file, const struct model_stall *stalls, size_t count)
+/* As JSON, as rows of a table or, without one, as sentences. */
+static void show_stalls(const struct view *view, struct view_file *file, const struct model *model, struct table *table)
 {
+    const struct model_stall *stalls = model->stalls;
     char call[TRACE_CALL_LEN];
-    for (size_t from = 0, to; from < count; from = to) {
-        const struct model_stall *most = &stalls[from];
+    for (size_t from = 0, to; from < model->stall_count; from = to) {
         struct model_span sum = {0};
-        for (to = from; to < count && stalls[to].call == stalls[from].call; to++) {
+        for (to = from; to < model->stall_count && stalls[to].call == stalls[from].call && stalls[to].pool == stalls[from].pool; to++)
             model_span_join(&sum, &stalls[to].span);
-            most = stalls[to].span.ns > most->span.ns ? &stalls[to] : most;
-        }
         trace_call_text(call, stalls[from].call);
-        printf("%s  %s held the host up %s time%s, %s", from ? "" : "\n", call, COUNT_TEXT(sum.count), weir__plural(sum.count), TIME_TEXT(sum.ns));
-        if (most->stack)
-            printf(", most at %s", view_place((char[SHOWN_LEN]){0}, file, most->stack));
-        puts(".");
+        if (view->json)
+            json_stall(view, file, &stalls[from], to - from, &sum, call);
+        else if (table)
+            print_wait(table, file, stalls[from].pool, &(struct wait){call, -1, &sum});
+        else
+            print_sentence(file, &stalls[from], &sum, call);
     }
 }
 
@@ -163,13 +145,14 @@ static void show_waits(const struct view *view, struct view_file *file, const st
     }
     if (model->stall_count)
         qsort(model->stalls, model->stall_count, sizeof model->stalls[0], by_call);
-    if (view->json) {
-        json_stalls(view, file, model->stalls, model->stall_count);
+    show_stalls(view, file, model, &table);
+    if (view->json)
         json_end(view->json);
-    } else {
-        print_stalls(&table, file, model->stalls, model->stall_count);
+    else
         table_print(&table, stdout);
-        say_stalls(file, model->stalls, model->stall_count);
+    if (!view->json && model->stall_count) {
+        putchar('\n');
+        show_stalls(view, file, model, NULL);
     }
     if (!view->json && !shown && !model->stall_count)
         puts("  Nothing waited, grew or was trimmed.");

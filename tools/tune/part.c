@@ -43,7 +43,7 @@ static struct reader reader_of(const struct script *script, size_t until, const 
     const char *first = policy->pools[policy->default_pool].name;
     for (size_t i = 0; i < script->pool_count; i++) {
         const struct trace_pool *other = script->pools[i];
-        const char *name = policy_find_pool(policy, other->name) ? other->name : first;
+        const char *name = script_pool_name(other) && policy_find_pool(policy, other->name) ? other->name : first;
         reader.is_of[i] = !(other->flags & TRACE_POOL_PRIVATE) && strcmp(name, pool) == 0;
     }
     for (size_t i = 0; i < script->label_count; i++) {

@@ -111,17 +111,20 @@ char *show_summary(const struct tune *tune, const struct verification *verificat
                                  : format_text("The part of the trace that was kept aside could not be replayed.\n");
     char shown[SHOWN_LEN], base[SHOWN_LEN];
     char *measured = verification ? verify_summary(verification) : format_text("Measure before you rely on it, as with --verify.");
-    char *part = part_text(tune);
+    char *part = part_text(tune), *gain = unaware_gain(&tune->script, "this policy", NULL),
+         *assumptions = unaware_assumptions(&tune->script, "");
     char *text = format_text("Found by weir tune for %s, from %s%s requests of %s.\n"
                              "Peak %s, stalls %s in %s%s. Against the policy '%s': %s.\n%s%s%s%s%s"
-                             "%sCosts: %s.\n%s",
+                             "%s%s%s%sCosts: %s.\n%s",
                              tune_goals[tune->goal], first, COUNT_TEXT(tune->script.requests), utf8_shown(shown, tune->script.trace->path),
                              SIZE_TEXT(tune->chosen.peak_reserved), TIME_TEXT(tune->chosen.stall), TIME_TEXT(tune->chosen.elapsed),
                              refused, utf8_shown(base, tune->base_name), own,
                              *cuda ? "Against CUDA's defaults: " : "", cuda, *cuda ? ".\n" : "",
-                             kept, part, tune->script.has_synchronises ? "" : no_synchronises, machine_costs_text(&tune->machine), measured);
+                             kept, part, tune->script.has_synchronises ? "" : no_synchronises, gain, *gain ? "\n" : "", assumptions, machine_costs_text(&tune->machine), measured);
     free(kept);
     free(part);
+    free(gain);
+    free(assumptions);
     free(measured);
     return text;
 }
@@ -207,6 +210,7 @@ void show_json(const struct tune *tune, const struct verification *verification,
     json_uint(&json, "end", tune->script.end);
     json_uint(&json, "requests", tune->script.requests);
     json_uint(&json, "requests_searched", tune->searched);
+    unaware_json(&json, &tune->script);
     machine_costs_json(&json, &tune->machine);
     json_string(&json, "policy_in_force", tune->base_name);
     json_figures(&json, "in_force", &tune->in_force);

@@ -86,7 +86,8 @@ static size_t largest_pools(const struct tune *tune, const struct policy_pool *p
     uint64_t *bytes = must(calloc(tune->base->pool_count + 1, sizeof *bytes));
     for (size_t i = 0; i < script->count; i++) {
         const struct script_op *op = &script->ops[i];
-        const struct policy_pool *pool = op->what == SCRIPT_MALLOC ? policy_find_pool(tune->base, script->pools[op->pool]->name) : NULL;
+        const char *name = op->what == SCRIPT_MALLOC ? script_pool_name(script->pools[op->pool]) : NULL;
+        const struct policy_pool *pool = name ? policy_find_pool(tune->base, name) : NULL;
         if (op->what == SCRIPT_MALLOC)
             bytes[pool ? (size_t)(pool - tune->base->pools) : tune->base->default_pool] += op->size;
     }
