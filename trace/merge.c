@@ -236,3 +236,13 @@ const struct trace_module *trace_module_of(const struct trace *trace, uint64_t a
 {
     return trace_definitions_module(&trace->definitions, address, UINT64_MAX);
 }
+
+bool trace_has_module(const struct trace *trace, const char *name)
+{
+    for (size_t i = 0; i < trace->definitions.sorts[TRACE_DEFINES_MODULE].object_count; i++) {
+        const char *path = trace->definitions.modules[i]->path, *slash = strrchr(path, '/');
+        if (strcmp(slash ? slash + 1 : path, name) == 0)
+            return true;
+    }
+    return false;
+}

@@ -89,5 +89,7 @@ uint64_t trace_memory(const struct trace *trace, uint64_t device);
 
 /* The module that has the address, of several the last; NULL: none. */
 const struct trace_module *trace_module_of(const struct trace *trace, uint64_t address);
+/* Whether the process had a file of that name among its modules, in whatever folder. */
+bool trace_has_module(const struct trace *trace, const char *name);
 
 #endif

@@ -2,6 +2,8 @@
 /* replays.c - what the requests of a trace come to under other policies, for the page to lay over the recording. */
 #include "tools/page/page.h"
 
+#include <stdlib.h>
+
 #include "tools/common/complain.h"
 #include "tools/replay/machine.h"
 #include "tools/replay/replay.h"

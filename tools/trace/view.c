@@ -129,7 +129,7 @@ const char *view_frame(char buffer[SHOWN_LEN], struct view_file *file, const str
 static bool is_of_cuda(struct view_file *file, const struct trace_frame *frame)
 {
     static const char *const modules[] = {"libcuda.so", "libcudart.so", "libweir"}, *const functions[] = {"cuda", "__cuda", "libcudart_"};
-    const struct symbol *symbol = trace_frame_symbol(symbols_of(file), frame);
+    const struct symbol *symbol = frame->module ? symbols_find(symbols_of(file), frame->module, frame->address) : NULL;
     const char *path = frame->module ? frame->module->path : "", *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     for (size_t i = 0; i < 3; i++)
         if (strncmp(name, modules[i], strlen(modules[i])) == 0 ||
@@ -237,15 +237,7 @@ int view_each(const struct view *view, view_file_fn *show)
 
 bool view_has_segments(const struct trace *trace)
 {
-    static const char library[] = "libc10_cuda.so";
-    size_t count;
-    struct trace_module *const *modules = trace_modules(trace, &count);
-    for (size_t i = 0; i < count; i++) {
-        const char *slash = strrchr(modules[i]->path, '/');
-        if (strcmp(slash ? slash + 1 : modules[i]->path, library) == 0)
-            return true;
-    }
-    return false;
+    return trace_has_module(trace, "libc10_cuda.so");
 }
 
 /* Moments -------------------------------------------------------------------------------------------------------------------------------
