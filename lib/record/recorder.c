@@ -3,52 +3,23 @@
 
 #include "lib/record/recorder.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "lib/base/fork.h"
 #include "lib/gpu/clock.h"
 
 #define POOLS_MAX 65535
 #define STACKS_MAX 0xFFFFF /* 20 bits of an origin */
 
-/* The process's recorders, for threads that end. A leaf that is taken before a recorder's lock. */
+/* The process's recorders, for tags of those that are gone. A leaf. */
 static pthread_mutex_t recorders_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct weir__recorder *recorders;
 
 __thread struct weir__my_ring weir__my_rings[WEIR__RINGS_MINE];
-
-/* Threads that end --------------------------------------------------------------------------------------------------------------------- */
-
-static pthread_once_t key_once = PTHREAD_ONCE_INIT;
-static pthread_key_t key;
-static bool has_key;
-
-/* Other threads may have the rings of one that has ended. Its number is in each of its events. */
-static void release_rings(void *thread)
-{
-    if (weir__is_forked())
-        return;
-    pthread_mutex_lock(&recorders_lock);
-    for (struct weir__recorder *recorder = recorders; recorder; recorder = recorder->next) {
-        pthread_mutex_lock(&recorder->lock);
-        for (struct weir__ring *ring = recorder->rings; ring; ring = ring->next)
-            if (ring->thread == (uintptr_t)thread)
-                atomic_store(&ring->is_free, true);
-        pthread_mutex_unlock(&recorder->lock);
-    }
-    pthread_mutex_unlock(&recorders_lock);
-    /* A destructor that comes after this one may still use Weir. */
-    memset(weir__my_rings, 0, sizeof weir__my_rings);
-}
-
-static void make_key(void)
-{
-    has_key = pthread_key_create(&key, release_rings) == 0;
-}
 
 /* The life of a recorder --------------------------------------------------------------------------------------------------------------- */
 
@@ -58,7 +29,6 @@ void weir__recorder_init(struct weir__recorder *recorder)
     pthread_mutex_init(&recorder->lock, NULL);
     weir__tags_init(&recorder->tags);
     recorder->id = atomic_fetch_add(&ids, 1) + 1;
-    pthread_once(&key_once, make_key);
     pthread_mutex_lock(&recorders_lock);
     recorder->next = recorders;
     recorders = recorder;
@@ -173,31 +143,42 @@ struct weir__ring *weir__recorder_next(struct weir__recorder *recorder, const st
     return next;
 }
 
-/* One that it has, one that nobody has any more, or a new one. */
+/*
+ * Whether the thread of that number has ended, as the kernel knows. A destructor of a thread-specific value would tell sooner, but a library
+ * in a namespace of its own (LD_AUDIT, dlmopen) has keys of its own, whose values lie where the program keeps those of its keys.
+ */
+static bool has_ended(uint64_t thread)
+{
+    int before = errno;
+    bool is_gone = syscall(SYS_tgkill, getpid(), (pid_t)thread, 0) != 0 && errno == ESRCH;
+    errno = before;
+    return is_gone;
+}
+
+/* One that it has, or a thread with its number had; one whose thread has ended; or a new one. */
 struct weir__ring *weir__recorder_find_ring(struct weir__recorder *recorder)
 {
     uint64_t thread = (uint64_t)syscall(SYS_gettid);
     pthread_mutex_lock(&recorder->lock);
-    struct weir__ring *free_one = NULL, *ring = recorder->rings;
-    while (ring && (ring->thread != thread || atomic_load(&ring->is_free))) {
-        if (atomic_load(&ring->is_free))
-            free_one = ring;
+    struct weir__ring *ended = NULL, *ring = recorder->rings;
+    while (ring && ring->thread != thread) {
+        if (!ended && has_ended(ring->thread))
+            ended = ring;
         ring = ring->next;
     }
-    if (!ring && (ring = free_one)) {
+    if (!ring && (ring = ended))
         ring->thread = thread;
-        atomic_store(&ring->is_free, false);
-    }
     if (!ring && (ring = weir__ring_new(recorder->ring_bytes))) {
         ring->thread = thread;
         ring->next = recorder->rings;
         recorder->rings = ring;
     }
     pthread_mutex_unlock(&recorder->lock);
-    if (ring && has_key)
-        pthread_setspecific(key, (void *)(uintptr_t)thread);
-    if (ring)
+    if (ring) {
+        /* All that the thread before has written. */
+        atomic_load_explicit(&ring->head, memory_order_acquire);
         weir__my_rings[recorder->id % WEIR__RINGS_MINE] = (struct weir__my_ring){recorder->id, ring};
+    }
     return ring;
 }
 

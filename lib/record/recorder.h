@@ -56,7 +56,7 @@ struct weir__recorder {
     uint64_t ring_bytes;
     uint64_t started_monotonic, started_real; /* nanoseconds, at one moment, */
     uint64_t started_ticks;                   /* as are these */
-    struct weir__recorder *next;              /* of those of the process, for threads that end */
+    struct weir__recorder *next;              /* of those of the process */
     pthread_mutex_t lock;
     struct weir__ring *rings; /* guarded by lock; the newest first */
     struct weir__recorded_pool *pools;

@@ -72,7 +72,6 @@ struct weir__ring {
     _Atomic uint64_t *slot;      /* where the next event goes. The writer's own, as is `thread` */
     uint64_t thread;
     _Atomic uint64_t head;       /* events that were ever written */
-    atomic_bool is_free;         /* its thread has ended, and another may have it */
 };
 
 /* NULL: no host memory. bytes: of all events. */
@@ -92,9 +91,9 @@ static inline void weir__ring_write(struct weir__ring *ring, const struct weir__
     atomic_store_explicit(&slot[4], event->order | ring->thread << WEIR__ORDER_BITS, memory_order_release);
     atomic_store_explicit(&slot[5], event->after, memory_order_release);
     atomic_store_explicit(&slot[6], event->what, memory_order_release);
-    atomic_store_explicit(&ring->head, head + 1, memory_order_release);
     slot += WEIR__EVENT_WORDS;
     ring->slot = slot == ring->end ? ring->words : slot;
+    atomic_store_explicit(&ring->head, head + 1, memory_order_release);
 }
 
 /*
