@@ -7,7 +7,7 @@
 #ifndef WEIR_LIB_TRACE_FILE_H
 #define WEIR_LIB_TRACE_FILE_H
 
-#include "lib/trace/writer.h"
+#include "lib/trace/traced.h"
 
 #define WEIR__TRACE_DUMPS_MAX 8 /* of a weir */
 

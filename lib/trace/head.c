@@ -12,93 +12,72 @@
 #include <unistd.h>
 
 #include "lib/trace/costs.h"
-#include "lib/trace/file.h"
 #include "policy/environment.h"
 
 #define ROOM (WEIR__TRACE_HEAD_MAX - 16)
 
-static void put_pair(struct weir__trace_bytes *pairs, unsigned *count, const char *key, const char *value)
+void weir__trace_head_put(struct weir__trace_head *head, const char *key, const char *value)
 {
-    weir__trace_put_string(pairs, key, WEIR__TRACE_STRING_MAX);
-    weir__trace_put_string(pairs, value, ROOM / 2);
-    (*count)++;
+    weir__trace_put_string(&head->pairs, key, WEIR__TRACE_STRING_MAX);
+    weir__trace_put_string(&head->pairs, value, ROOM / 2);
+    head->count++;
 }
 
-__attribute__((format(printf, 4, 5))) static void put_pairf(struct weir__trace_bytes *pairs, unsigned *count, const char *key,
-                                                            const char *format, ...)
+void weir__trace_head_putf(struct weir__trace_head *head, const char *key, const char *format, ...)
 {
     char value[256];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(value, sizeof value, format, arguments);
     va_end(arguments);
-    put_pair(pairs, count, key, value);
+    weir__trace_head_put(head, key, value);
 }
 
-static void put_devices(const weir *w, struct weir__trace_bytes *pairs, unsigned *count)
+bool weir__trace_head_begin(struct weir__trace_head *head, const struct weir__recorder *recorder, const char *reason)
 {
-    char key[64];
-    for (size_t d = 0; d < w->device_count; d++) {
-        const struct gpu_device_info *info = &w->devices[d].info;
-        snprintf(key, sizeof key, "gpu.%zu.name", d);
-        put_pair(pairs, count, key, info->name);
-        snprintf(key, sizeof key, "gpu.%zu.uuid", d);
-        put_pair(pairs, count, key, info->uuid);
-        snprintf(key, sizeof key, "gpu.%zu.memory", d);
-        put_pairf(pairs, count, key, "%" PRIu64, info->memory);
-        snprintf(key, sizeof key, "gpu.%zu.quota", d);
-        if (w->devices[d].quota.counts >= 0)
-            put_pairf(pairs, count, key, "%" PRIu64, w->devices[d].quota.bytes);
-    }
-}
-
-/* What calls cost on the devices, where somebody has measured it, so that the trace can be replayed elsewhere. The rest is worth more. */
-static void put_costs(const weir *w, struct weir__trace_bytes *pairs, unsigned *count)
-{
-    int driver, runtime;
-    if (w->gpu->versions(&driver, &runtime) != GPU_SUCCESS)
-        return;
-    for (size_t d = 0; d < w->device_count; d++) {
-        const struct gpu_device_info *info = &w->devices[d].info;
-        char key[64], *text = weir__costs_text(info->name, driver, info->uuid);
-        snprintf(key, sizeof key, "gpu.%zu.costs", d);
-        if (text && strlen(text) + sizeof key + 16 < pairs->room - pairs->len)
-            put_pair(pairs, count, key, text);
-        free(text);
-    }
-}
-
-bool weir__trace_head_make(weir *w, const char *reason, struct weir__trace_bytes *head)
-{
-    const struct weir__recorder *recorder = &w->recorder;
-    struct weir__trace_bytes pairs = {.bytes = malloc(ROOM), .room = ROOM};
-    unsigned count = 0;
-    *head = (struct weir__trace_bytes){.bytes = malloc(WEIR__TRACE_HEAD_MAX), .room = WEIR__TRACE_HEAD_MAX};
-    if (!pairs.bytes || !head->bytes) {
-        free(pairs.bytes);
+    *head = (struct weir__trace_head){.pairs = {.bytes = malloc(ROOM), .room = ROOM}};
+    if (!head->pairs.bytes)
         return false;
-    }
-    put_pair(&pairs, &count, "weir", PACKAGE_VERSION);
-    put_pairf(&pairs, &count, "pid", "%ld", (long)getpid());
-    put_pair(&pairs, &count, "program", program_invocation_short_name);
+    weir__trace_head_put(head, "weir", PACKAGE_VERSION);
+    weir__trace_head_putf(head, "pid", "%ld", (long)getpid());
+    weir__trace_head_put(head, "program", program_invocation_short_name);
     const char *rank = policy_environment("RANK");
     if (rank)
-        put_pairf(&pairs, &count, "rank", "%s", rank);
-    put_pairf(&pairs, &count, "started.monotonic", "%" PRIu64, recorder->started_monotonic);
-    put_pairf(&pairs, &count, "started.real", "%" PRIu64, recorder->started_real);
-    put_pair(&pairs, &count, "reason", reason);
-    put_pair(&pairs, &count, "level", weir__records(recorder, WEIR__LEVEL_ALL) ? "all" : "pool");
-    put_pair(&pairs, &count, "stacks", atomic_load(&recorder->has_stacks) ? "true" : "false");
-    if (w->local_device != WEIR__NO_DEVICE)
-        put_pairf(&pairs, &count, "local_device", "%d", w->local_device);
-    put_devices(w, &pairs, &count);
-    char *policy = weir__trace_files_policy(w);
-    if (policy)
-        put_pair(&pairs, &count, "policy", policy);
-    free(policy);
-    put_costs(w, &pairs, &count);
-    weir__trace_put_number(head, count);
-    weir__trace_put(head, pairs.bytes, pairs.len);
-    free(pairs.bytes);
-    return !head->is_full;
+        weir__trace_head_putf(head, "rank", "%s", rank);
+    weir__trace_head_putf(head, "started.monotonic", "%" PRIu64, recorder->started_monotonic);
+    weir__trace_head_putf(head, "started.real", "%" PRIu64, recorder->started_real);
+    weir__trace_head_put(head, "reason", reason);
+    weir__trace_head_put(head, "level", weir__records(recorder, WEIR__LEVEL_ALL) ? "all" : "pool");
+    weir__trace_head_put(head, "stacks", atomic_load(&recorder->has_stacks) ? "true" : "false");
+    return true;
+}
+
+void weir__trace_head_device(struct weir__trace_head *head, unsigned device, const char *name, const char *uuid, uint64_t memory)
+{
+    char key[64];
+    snprintf(key, sizeof key, "gpu.%u.name", device);
+    weir__trace_head_put(head, key, name);
+    snprintf(key, sizeof key, "gpu.%u.uuid", device);
+    weir__trace_head_put(head, key, uuid);
+    snprintf(key, sizeof key, "gpu.%u.memory", device);
+    weir__trace_head_putf(head, key, "%" PRIu64, memory);
+}
+
+void weir__trace_head_costs(struct weir__trace_head *head, unsigned device, const char *name, int driver, const char *uuid)
+{
+    char key[64], *text = weir__costs_text(name, driver, uuid);
+    snprintf(key, sizeof key, "gpu.%u.costs", device);
+    if (text && strlen(text) + sizeof key + 16 < head->pairs.room - head->pairs.len)
+        weir__trace_head_put(head, key, text);
+    free(text);
+}
+
+bool weir__trace_head_end(struct weir__trace_head *head, struct weir__trace_bytes *content)
+{
+    *content = (struct weir__trace_bytes){.bytes = malloc(WEIR__TRACE_HEAD_MAX), .room = WEIR__TRACE_HEAD_MAX};
+    content->is_full = !content->bytes || head->pairs.is_full;
+    weir__trace_put_number(content, head->count);
+    weir__trace_put(content, head->pairs.bytes, head->pairs.len);
+    free(head->pairs.bytes);
+    return !content->is_full;
 }

@@ -14,12 +14,9 @@
 #include <unistd.h>
 
 #include "lib/base/call.h"
-#include "lib/base/format.h"
 #include "lib/base/number.h"
 #include "lib/gpu/clock.h"
-#include "lib/pool/recorded.h"
 #include "lib/trace/encode.h"
-#include "lib/trace/head.h"
 
 #define BATCH 512                        /* events that are copied at a time */
 #define SAMPLE (50 * GPU_MILLISECOND)    /* between two looks at what pools reserve, while there are events */
@@ -37,7 +34,7 @@ struct tap {
 };
 
 struct weir__trace {
-    weir *w;
+    struct weir__traced of;
     int fd;
     dev_t device; /* what it is open on */
     ino_t number;
@@ -167,7 +164,7 @@ static void destroy_taps(struct tap *taps)
 /* Finds rings that are new: they stand before the others. false: no host memory, and nothing was done. */
 static bool find_rings(struct weir__trace *trace)
 {
-    struct weir__recorder *recorder = &trace->w->recorder;
+    struct weir__recorder *recorder = trace->of.recorder;
     const struct weir__ring *newest = weir__recorder_next(recorder, NULL);
     struct tap *found = NULL;
     for (const struct weir__ring *ring = newest; ring != trace->newest; ring = weir__recorder_next(recorder, ring)) {
@@ -213,34 +210,35 @@ static void flush_all(struct weir__trace *trace, bool is_end)
 
 /* What is live ------------------------------------------------------------------------------------------------------------------------- */
 
-/* What is live at one moment. */
+/* What is live at one moment, as events of that moment. */
 struct live {
-    struct weir__block *blocks;
+    struct weir__event *events;
     size_t count, room;
-    uint64_t order, time; /* of that moment */
+    struct weir__event moment;
 };
 
-static void copy_block(const struct weir__block *block, void *data)
+static void copy_event(const struct weir__event *event, void *data)
 {
     struct live *live = data;
-    if (block->graph)
-        return;
-    if (live->count < live->room)
-        live->blocks[live->count] = *block;
+    if (live->count < live->room) {
+        live->events[live->count] = *event;
+        live->events[live->count].time = live->moment.time;
+        live->events[live->count].order = live->moment.order;
+    }
     live->count++;
 }
 
 /* Without host memory nothing is live. */
 static struct live take_live(struct weir__trace *trace)
 {
-    struct weir__recorder *recorder = &trace->w->recorder;
-    struct live live = {.order = atomic_load(&recorder->order), .time = recorder->gpu->now()};
-    weir__blocks_visit(&trace->w->blocks, copy_block, &live);
+    struct weir__recorder *recorder = trace->of.recorder;
+    struct live live = {.moment = {.order = atomic_load(&recorder->order), .time = recorder->gpu->now()}};
+    trace->of.live(trace->of.data, copy_event, &live);
     live.room = live.count + live.count / 8 + 64;
-    live.blocks = malloc(live.room * sizeof *live.blocks);
+    live.events = malloc(live.room * sizeof *live.events);
     live.count = 0;
-    if (live.blocks)
-        weir__blocks_visit(&trace->w->blocks, copy_block, &live);
+    if (live.events)
+        trace->of.live(trace->of.data, copy_event, &live);
     return live;
 }
 
@@ -267,22 +265,13 @@ static void write_live(struct weir__trace *trace, struct live *live)
     bool is_ready = weir__trace_source_init(&tap.source);
     if (is_ready)
         add_streams(trace, &tap);
-    for (size_t i = 0; is_ready && i < live->count && i < live->room; i++) {
-        const struct weir__block *block = &live->blocks[i];
-        const struct weir__event event = {
-            .time = live->time,
-            .address = (uintptr_t)block->ptr,
-            .size = block->size,
-            .order = live->order,
-            .what = weir__event_what(WEIR__KIND_LIVE, block->class, block->pool->record, block->origin),
-        };
-        add_event(trace, &tap, &event);
-    }
+    for (size_t i = 0; is_ready && i < live->count && i < live->room; i++)
+        add_event(trace, &tap, &live->events[i]);
     if (is_ready) {
         flush_tap(trace, &tap);
         weir__trace_source_destroy(&tap.source);
     }
-    free(live->blocks);
+    free(live->events);
 }
 
 /* The thread --------------------------------------------------------------------------------------------------------------------------- */
@@ -316,8 +305,8 @@ static uint64_t next_pause(uint64_t pause, enum flow flow)
 static void sample(struct weir__trace *trace)
 {
     pthread_mutex_lock(&trace->sampling);
-    if (!trace->is_settled)
-        weir__record_pools(trace->w);
+    if (!trace->is_settled && trace->of.sample)
+        trace->of.sample(trace->of.data);
     pthread_mutex_unlock(&trace->sampling);
     /* Its own events are no reason for the next look. */
     drain_all(trace);
@@ -350,10 +339,8 @@ static void follow(struct weir__trace *trace)
 /* Where nobody asks how it goes: at once, as the program may run for long, and the file is all that there is. */
 static void say_error(struct weir__trace *trace)
 {
-    const char *what = trace->span == WEIR__TRACE_FROM_OPEN ? "record.file" : "an out-of-memory (record.dump)";
     if (trace->result.error && !trace->was_said && trace->span != WEIR__TRACE_FROM_NOW)
-        weir__log(trace->w, WEIR_LOG_ERROR, "the trace of %s ends early, after %s: %s", what, WEIR__BYTES(trace->result.bytes),
-                  strerror(trace->result.error));
+        trace->of.failed(trace->of.data, trace->span, &trace->result);
     trace->was_said = trace->result.error;
 }
 
@@ -377,7 +364,7 @@ static void write_trace(struct weir__trace *trace)
     flush_all(trace, true);
     if (trace->span == WEIR__TRACE_UNTIL_NOW)
         write_live(trace, &live);
-    trace->result.lost += atomic_load(&trace->w->recorder.dropped) - trace->dropped_before;
+    trace->result.lost += atomic_load(&trace->of.recorder->dropped) - trace->dropped_before;
     weir__trace_put_number(&end, trace->result.lost);
     write_block(trace, WEIR__TRACE_BLOCK_END, &end);
     /* Here, as some disks are waited for. */
@@ -424,7 +411,7 @@ static int start_thread(struct weir__trace *trace)
 /* Not by the thread: one that is open now may be closed when it begins. false: no host memory. */
 static bool take_streams(struct weir__trace *trace)
 {
-    struct weir__recorder *recorder = &trace->w->recorder;
+    struct weir__recorder *recorder = trace->of.recorder;
     trace->begun_order = atomic_load(&recorder->order);
     trace->begun = recorder->gpu->now();
     if (trace->span == WEIR__TRACE_FROM_OPEN)
@@ -436,16 +423,15 @@ static bool take_streams(struct weir__trace *trace)
     return trace->streams;
 }
 
-weir_status weir__trace_start(weir *w, int fd, enum weir__trace_span span, const char *reason, weir_error *error,
-                              struct weir__trace **trace)
+struct weir__trace *weir__trace_begin(const struct weir__traced *of, int fd, enum weir__trace_span span, const char *reason)
 {
     struct stat found;
     struct weir__trace *made = calloc(1, sizeof *made);
     if (!made) {
         close(fd);
-        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a trace");
+        return NULL;
     }
-    made->w = w;
+    made->of = *of;
     made->fd = fd;
     if (fstat(fd, &found) == 0) {
         made->device = found.st_dev;
@@ -453,7 +439,7 @@ weir_status weir__trace_start(weir *w, int fd, enum weir__trace_span span, const
     }
     made->span = span;
     made->earliest = UINT64_MAX;
-    made->dropped_before = span == WEIR__TRACE_FROM_NOW ? atomic_load(&w->recorder.dropped) : 0;
+    made->dropped_before = span == WEIR__TRACE_FROM_NOW ? atomic_load(&of->recorder->dropped) : 0;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -462,16 +448,15 @@ weir_status weir__trace_start(weir *w, int fd, enum weir__trace_span span, const
     pthread_mutex_init(&made->lock, NULL);
     pthread_mutex_init(&made->sampling, NULL);
     made->block = malloc(weir__trace_block_bound(WEIR__TRACE_HEAD_MAX));
-    bool is_ready = weir__trace_encoder_init(&made->encoder, &w->recorder, write_definitions, made) && made->block &&
-                    weir__trace_head_make(w, reason, &made->head) && find_rings(made) && take_streams(made);
+    bool is_ready = weir__trace_encoder_init(&made->encoder, of->recorder, write_definitions, made) && made->block &&
+                    of->head(of->data, reason, &made->head) && find_rings(made) && take_streams(made);
     for (struct tap *tap = made->taps; tap && span == WEIR__TRACE_FROM_NOW; tap = tap->next)
         tap->position = atomic_load(&tap->ring->head);
     if (!is_ready || start_thread(made) != 0) {
         destroy(made);
-        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a trace, or for the thread that writes it");
+        return NULL;
     }
-    *trace = made;
-    return WEIR_OK;
+    return made;
 }
 
 bool weir__trace_is_over(struct weir__trace *trace)

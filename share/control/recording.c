@@ -12,7 +12,7 @@
 
 #include "lib/base/format.h"
 #include "lib/base/user.h"
-#include "lib/trace/writer.h"
+#include "lib/trace/traced.h"
 #include "share/control/control_answer.h"
 #include "share/wire/closing.h"
 

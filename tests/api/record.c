@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "lib/record/unwind.h"
-#include "lib/trace/writer.h"
+#include "lib/trace/traced.h"
 #include "tests/api/traced.h"
 #include "trace/model.h"
 
