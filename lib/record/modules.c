@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+weir__modules_each_fn *weir__modules_each = dl_iterate_phdr;
+
 /* One pass over what is loaded: it counts, and fills in what there is room for. */
 struct pass {
     struct weir__modules *modules; /* with room for so many: */
@@ -129,7 +131,7 @@ bool weir__modules_read(struct weir__modules *modules)
 {
     struct weir__modules now = {0};
     struct pass pass = {.modules = &now, .counters_only = true};
-    dl_iterate_phdr(visit, &pass);
+    weir__modules_each(visit, &pass);
     if (modules->list && now.loaded == modules->loaded && now.unloaded == modules->unloaded)
         return false;
     char program[PATH_MAX], folder[PATH_MAX];
@@ -145,7 +147,7 @@ bool weir__modules_read(struct weir__modules *modules)
     for (;;) {
         pass.count = pass.path_bytes = 0;
         pass.program = program;
-        dl_iterate_phdr(visit, &pass);
+        weir__modules_each(visit, &pass);
         if (now.list && pass.count <= pass.list_room && pass.path_bytes <= pass.path_room)
             break;
         weir__modules_clear(&now);

@@ -4,6 +4,9 @@
  *
  * A list is its owner's, one thread at a time. It is read from what the loader keeps in memory: no file is opened. The C library's loader
  * lock is taken meanwhile, so callers hold none of Weir's.
+ *
+ * dl_iterate_phdr() tells a caller of its own namespace alone. A library in another one (LD_AUDIT) has another function tell of the program's
+ * objects, in the same way: set before the first list, and fixed then.
  */
 #ifndef WEIR_RECORD_MODULES_H
 #define WEIR_RECORD_MODULES_H
@@ -13,6 +16,10 @@
 #include <stdint.h>
 
 #define WEIR__BUILD_ID_MAX 64 /* bytes; a longer one counts as none */
+
+struct dl_phdr_info;
+typedef int weir__modules_each_fn(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
+extern weir__modules_each_fn *weir__modules_each __attribute__((visibility("hidden")));
 
 /* A piece of code of a program or shared object. One may have several. */
 struct weir__module {

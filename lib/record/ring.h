@@ -22,8 +22,8 @@ struct weir__event {
     uint64_t address, size; /* a and b of events that concern no block */
     uint64_t stream;        /* the handle */
     uint64_t order;         /* 22 bits of the thread above, 42 of the order below */
-    uint64_t after;         /* of a cached call, whose order counts in its stream: the last order that the weir had given; else 0 */
-    uint64_t what;          /* 8 bits of the kind, 8 of the size class, 16 of the pool, 32 of the origin */
+    uint64_t after;         /* of a cached call, whose order counts in its stream: the last order that the weir had given; of `held`, b; else 0 */
+    uint64_t what;          /* 8 bits of the kind, 8 of the size class (of `held`, a), 16 of the pool, 32 of the origin */
 };
 
 #define WEIR__EVENT_WORDS (sizeof(struct weir__event) / sizeof(uint64_t))

@@ -69,7 +69,8 @@ static void load(void)
     dl_iterate_phdr(find_own, NULL);
     if (!LIBUNWIND_IS_SAFE || dlsym(RTLD_DEFAULT, "__tsan_init"))
         return;
-    void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
+    /* Into the program's namespace, whose code it is to know, where this is in another one (LD_AUDIT). */
+    void *library = dlmopen(LM_ID_BASE, "libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return;
     *(void **)&unw_backtrace = dlsym(library, "unw_backtrace");

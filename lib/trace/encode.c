@@ -69,28 +69,6 @@ static struct weir__trace_bytes *define(struct weir__trace_encoder *encoder, enu
     return &encoder->definitions;
 }
 
-static void define_pools(struct weir__trace_encoder *encoder, unsigned wanted)
-{
-    struct weir__recorded_pool pool;
-    while (encoder->pools < wanted && weir__recorder_pools(encoder->recorder, encoder->pools, &pool, 1)) {
-        struct weir__trace_bytes *out = define(encoder, WEIR__TRACE_POOL);
-        weir__trace_put_number(out, ++encoder->pools);
-        weir__trace_put_number(out, (uint64_t)pool.device);
-        weir__trace_put_number(out, pool.flags);
-        weir__trace_put_string(out, pool.name, WEIR__TRACE_STRING_MAX);
-    }
-}
-
-static void define_tags(struct weir__trace_encoder *encoder, unsigned wanted)
-{
-    const struct weir__tag *tag;
-    while (encoder->tags < wanted && (tag = weir__tags_get(&encoder->recorder->tags, encoder->tags + 1))) {
-        struct weir__trace_bytes *out = define(encoder, WEIR__TRACE_TAG);
-        weir__trace_put_number(out, ++encoder->tags);
-        weir__trace_put_string(out, tag->name, WEIR__TRACE_STRING_MAX);
-    }
-}
-
 /* Code that was loaded since. It stands before the stacks that go through it. */
 static void define_modules(struct weir__trace_encoder *encoder)
 {
@@ -105,6 +83,31 @@ static void define_modules(struct weir__trace_encoder *encoder)
         weir__trace_put_number(out, module->offset);
         weir__trace_put_string(out, module->build_id, WEIR__TRACE_STRING_MAX);
         weir__trace_put_string(out, module->path, WEIR__TRACE_STRING_MAX);
+    }
+}
+
+static void define_pools(struct weir__trace_encoder *encoder, unsigned wanted)
+{
+    struct weir__recorded_pool pool;
+    while (encoder->pools < wanted && weir__recorder_pools(encoder->recorder, encoder->pools, &pool, 1)) {
+        struct weir__trace_bytes *out = define(encoder, WEIR__TRACE_POOL);
+        weir__trace_put_number(out, ++encoder->pools);
+        weir__trace_put_number(out, (uint64_t)pool.device);
+        weir__trace_put_number(out, pool.flags);
+        weir__trace_put_string(out, pool.name, WEIR__TRACE_STRING_MAX);
+        /* Whose memory an unaware program's is, as torch's, shows in what it has loaded. */
+        if (pool.flags & WEIR__POOL_IS_UNAWARE)
+            define_modules(encoder);
+    }
+}
+
+static void define_tags(struct weir__trace_encoder *encoder, unsigned wanted)
+{
+    const struct weir__tag *tag;
+    while (encoder->tags < wanted && (tag = weir__tags_get(&encoder->recorder->tags, encoder->tags + 1))) {
+        struct weir__trace_bytes *out = define(encoder, WEIR__TRACE_TAG);
+        weir__trace_put_number(out, ++encoder->tags);
+        weir__trace_put_string(out, tag->name, WEIR__TRACE_STRING_MAX);
     }
 }
 
@@ -172,7 +175,7 @@ static void put_event(struct weir__trace_source *source, struct weir__trace_enco
 {
     enum weir__kind kind = weir__event_kind(event);
     uint32_t origin = weir__event_origin(event);
-    bool is_block = kind <= WEIR__KIND_GRAPH_FREE;
+    bool is_held = kind == WEIR__KIND_HELD, is_block = kind <= WEIR__KIND_GRAPH_FREE || is_held;
     bool is_users = kind != WEIR__KIND_RETURN && kind != WEIR__KIND_CACHED;
     define_pools(encoder, weir__event_pool(event));
     define_tags(encoder, weir__origin_tag(origin));
@@ -185,11 +188,11 @@ static void put_event(struct weir__trace_source *source, struct weir__trace_enco
         .pool = weir__event_pool(event),
         .address = event->address,
         .size = is_users ? event->size : 0,
-        .given = weir__class_given(weir__event_class(event), event->size),
+        .given = is_held ? event->size : weir__class_given(weir__event_class(event), event->size),
         .tag = weir__origin_tag(origin),
         .stack = is_block ? define_stack(encoder, weir__origin_stack(origin)) : 0,
-        .a = event->address,
-        .b = event->size,
+        .a = is_held ? weir__event_class(event) : event->address,
+        .b = is_held ? event->after : event->size,
     };
     source->events += weir__trace_coder_put(&source->coder, &record);
 }
