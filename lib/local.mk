@@ -197,6 +197,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/trace/file.h \
 	%reldir%/trace/head.c \
 	%reldir%/trace/head.h \
+	%reldir%/trace/place.c \
+	%reldir%/trace/place.h \
 	%reldir%/trace/traced.c \
 	%reldir%/trace/traced.h \
 	%reldir%/trace/writer.c \

@@ -3,26 +3,12 @@
 
 #include "lib/trace/file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "policy/environment.h"
+#include "lib/trace/place.h"
 #include "policy/keys.h"
-
-#define NAME_MAX_ (POLICY_FILE_NAME_MAX + 64) /* with numbers in place of %p and %r */
-
-/* A file that was made here, and which one it is. */
-struct made_file {
-    char path[NAME_MAX_];
-    dev_t device;
-    ino_t number;
-};
 
 struct weir__trace_files {
     pthread_mutex_t lock;
@@ -31,89 +17,22 @@ struct weir__trace_files {
     bool is_dumping;     /* somebody begins one */
     char *policy;        /* its values, a line each */
     struct weir__trace *whole; /* record.file; of the opener and the closer alone, as are the next two */
-    struct made_file whole_file;
+    struct weir__trace_place whole_file;
     bool must_drop;            /* it goes once it is ended */
     struct weir__trace *dump;  /* the last one */
 };
 
-/* Files -------------------------------------------------------------------------------------------------------------------------------- */
-
-/* false: another letter stands behind a percent sign, or there is no room. */
-static bool expand(const char *name, char *out, size_t room)
-{
-    size_t len = 0;
-    const char *rank = policy_environment("RANK");
-    for (; *name; name++) {
-        int written;
-        if (*name != '%')
-            written = snprintf(out + len, room - len, "%c", *name);
-        else if (*++name == 'p')
-            written = snprintf(out + len, room - len, "%ld", (long)getpid());
-        else if (*name == 'r')
-            written = snprintf(out + len, room - len, "%lu", rank ? strtoul(rank, NULL, 10) : 0);
-        else if (*name == '%')
-            written = snprintf(out + len, room - len, "%%");
-        else
-            return false;
-        len += (size_t)written;
-        if (len >= room)
-            return false;
-    }
-    return true;
-}
-
-/* Where the program has closed its standard streams, what it prints shall not go into the trace. Returns -1 with errno on failure. */
-static int move_up(int fd)
-{
-    if (fd < 0 || fd > STDERR_FILENO)
-        return fd;
-    int copy = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), why = errno;
-    close(fd);
-    errno = why;
-    return copy;
-}
-
-/* A new file for this user alone, which nobody else can have put there. name: with %p, %r and %%. *fd: to be closed, with CLOEXEC. */
-static weir_status make_file(const char *name, weir_error *error, int *fd, struct made_file *file)
-{
-    char *path = file->path;
-    struct stat found;
-    if (getauxval(AT_SECURE))
-        return weir__fail(error, WEIR_REFUSED, "%s: a program with changed user or group ids writes no traces", name);
-    if (!expand(name, path, sizeof file->path))
-        return weir__fail(error, WEIR_INVALID, "%s: behind a %% only p (process), r (rank) and %% can stand", name);
-    int made = move_up(open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0600));
-    if (made < 0 && errno == EEXIST)
-        return weir__fail(error, WEIR_BUSY, "%s exists, and existing files are never overwritten: move it away, or put %%p into the name",
-                          path);
-    if (made < 0)
-        return weir__fail(error, WEIR_INVALID, "%s: %s", path, strerror(errno));
-    bool is_known = fstat(made, &found) == 0;
-    file->device = is_known ? found.st_dev : 0;
-    file->number = is_known ? found.st_ino : 0;
-    *fd = made;
-    return WEIR_OK;
-}
-
-/* Unless another file has the name by now. */
-static void drop_file(const struct made_file *file)
-{
-    struct stat found = {0};
-    if (lstat(file->path, &found) == 0 && found.st_dev == file->device && found.st_ino == file->number)
-        unlink(file->path);
-}
-
 /* Begins a trace in a new file, which is not left behind if that fails. */
 static weir_status begin(weir *w, const char *name, enum weir__trace_span span, const char *reason, weir_error *error,
-                         struct made_file *file, struct weir__trace **trace)
+                         struct weir__trace_place *file, struct weir__trace **trace)
 {
     int fd = -1;
-    weir_status status = make_file(name, error, &fd, file);
+    weir_status status = weir__trace_place_make(name, 0, error, &fd, file);
     if (status != WEIR_OK)
         return status;
     status = weir__trace_start(w, fd, span, reason, error, trace);
     if (status != WEIR_OK)
-        drop_file(file);
+        weir__trace_place_drop(file);
     return status;
 }
 
@@ -220,7 +139,7 @@ void weir__trace_files_end(weir *w)
     if (files->whole)
         weir__trace_end(files->whole);
     if (files->whole && files->must_drop)
-        drop_file(&files->whole_file);
+        weir__trace_place_drop(&files->whole_file);
     pthread_mutex_destroy(&files->lock);
     free(files->policy);
     free(files);
@@ -252,9 +171,9 @@ static bool claim(struct weir__trace_files *files, char directory[static sizeof 
 static weir_status begin_dump(weir *w, const char *directory, unsigned *number, weir_error *error, struct weir__trace **dump)
 {
     weir_status status = WEIR_BUSY;
-    struct made_file file = {.device = 0};
+    struct weir__trace_place file = {.device = 0};
     while (status == WEIR_BUSY && *number < WEIR__TRACE_DUMPS_MAX) {
-        char name[2 * NAME_MAX_];
+        char name[2 * WEIR__TRACE_PATH_MAX];
         size_t len = 0;
         for (const char *at = directory; *at; at++)
             len += (size_t)snprintf(name + len, sizeof name - len, *at == '%' ? "%%%%" : "%c", *at);

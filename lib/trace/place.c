@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "lib/trace/place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "lib/base/error.h"
+#include "policy/environment.h"
+
+/* false: another letter stands behind a percent sign, or there is no room. */
+static bool expand(const char *name, unsigned serial, char *out, size_t room)
+{
+    size_t len = 0;
+    const char *rank = policy_environment("RANK");
+    for (; *name; name++) {
+        int written;
+        if (*name != '%')
+            written = snprintf(out + len, room - len, "%c", *name);
+        else if (*++name == 'p')
+            written = serial ? snprintf(out + len, room - len, "%ld-%u", (long)getpid(), serial)
+                             : snprintf(out + len, room - len, "%ld", (long)getpid());
+        else if (*name == 'r')
+            written = snprintf(out + len, room - len, "%lu", rank ? strtoul(rank, NULL, 10) : 0);
+        else if (*name == '%')
+            written = snprintf(out + len, room - len, "%%");
+        else
+            return false;
+        len += (size_t)written;
+        if (len >= room)
+            return false;
+    }
+    return true;
+}
+
+/* Where the program has closed its standard streams, what it prints shall not go into the trace. Returns -1 with errno on failure. */
+static int move_up(int fd)
+{
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), why = errno;
+    close(fd);
+    errno = why;
+    return copy;
+}
+
+weir_status weir__trace_place_make(const char *name, unsigned serial, weir_error *error, int *fd, struct weir__trace_place *place)
+{
+    char *path = place->path;
+    struct stat found;
+    if (getauxval(AT_SECURE))
+        return weir__fail(error, WEIR_REFUSED, "%s: a program with changed user or group ids writes no traces", name);
+    if (!expand(name, serial, path, sizeof place->path))
+        return weir__fail(error, WEIR_INVALID, "%s: behind a %% only p (process), r (rank) and %% can stand", name);
+    int made = move_up(open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0600));
+    if (made < 0 && errno == EEXIST)
+        return weir__fail(error, WEIR_BUSY, "%s exists, and existing files are never overwritten: move it away, or put %%p into the name",
+                          path);
+    if (made < 0)
+        return weir__fail(error, WEIR_INVALID, "%s: %s", path, strerror(errno));
+    bool is_known = fstat(made, &found) == 0;
+    place->device = is_known ? found.st_dev : 0;
+    place->number = is_known ? found.st_ino : 0;
+    *fd = made;
+    return WEIR_OK;
+}
+
+void weir__trace_place_drop(const struct weir__trace_place *place)
+{
+    struct stat found = {0};
+    if (lstat(place->path, &found) == 0 && found.st_dev == place->device && found.st_ino == place->number)
+        unlink(place->path);
+}
