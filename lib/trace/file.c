@@ -3,6 +3,7 @@
 
 #include "lib/trace/file.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,11 +27,11 @@ struct weir__trace_files {
 static weir_status begin(weir *w, const char *name, enum weir__trace_span span, const char *reason, weir_error *error,
                          struct weir__trace_place *file, struct weir__trace **trace)
 {
-    int fd = -1;
-    weir_status status = weir__trace_place_make(name, 0, error, &fd, file);
-    if (status != WEIR_OK)
-        return status;
-    status = weir__trace_start(w, fd, span, reason, error, trace);
+    char why[WEIR__TRACE_WHY_MAX];
+    int fd, code = weir__trace_place_make(name, 0, why, &fd, file);
+    if (code)
+        return weir__fail(error, code == EEXIST ? WEIR_BUSY : WEIR_INVALID, "%s", why);
+    weir_status status = weir__trace_start(w, fd, span, reason, error, trace);
     if (status != WEIR_OK)
         weir__trace_place_drop(file);
     return status;

@@ -11,7 +11,6 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include "lib/base/error.h"
 #include "policy/environment.h"
 
 /* false: another letter stands behind a percent sign, or there is no room. */
@@ -50,25 +49,31 @@ static int move_up(int fd)
     return copy;
 }
 
-weir_status weir__trace_place_make(const char *name, unsigned serial, weir_error *error, int *fd, struct weir__trace_place *place)
+int weir__trace_place_make(const char *name, unsigned serial, char why[static WEIR__TRACE_WHY_MAX], int *fd,
+                           struct weir__trace_place *place)
 {
     char *path = place->path;
     struct stat found;
-    if (getauxval(AT_SECURE))
-        return weir__fail(error, WEIR_REFUSED, "%s: a program with changed user or group ids writes no traces", name);
-    if (!expand(name, serial, path, sizeof place->path))
-        return weir__fail(error, WEIR_INVALID, "%s: behind a %% only p (process), r (rank) and %% can stand", name);
-    int made = move_up(open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0600));
-    if (made < 0 && errno == EEXIST)
-        return weir__fail(error, WEIR_BUSY, "%s exists, and existing files are never overwritten: move it away, or put %%p into the name",
-                          path);
-    if (made < 0)
-        return weir__fail(error, WEIR_INVALID, "%s: %s", path, strerror(errno));
+    int made, code = getauxval(AT_SECURE) ? EPERM : !expand(name, serial, path, sizeof place->path) ? EINVAL : 0;
+    if (code == EPERM)
+        snprintf(why, WEIR__TRACE_WHY_MAX, "%s: a program with changed user or group ids writes no traces", name);
+    else if (code)
+        snprintf(why, WEIR__TRACE_WHY_MAX, "%s: behind a %% only p (process), r (rank) and %% can stand", name);
+    if (code)
+        return code;
+    made = move_up(open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0600));
+    code = made < 0 ? errno : 0;
+    if (code == EEXIST)
+        snprintf(why, WEIR__TRACE_WHY_MAX, "%s exists, and existing files are never overwritten: move it away, or put %%p into the name", path);
+    else if (code)
+        snprintf(why, WEIR__TRACE_WHY_MAX, "%s: %s", path, strerror(code));
+    if (code)
+        return code;
     bool is_known = fstat(made, &found) == 0;
     place->device = is_known ? found.st_dev : 0;
     place->number = is_known ? found.st_ino : 0;
     *fd = made;
-    return WEIR_OK;
+    return 0;
 }
 
 void weir__trace_place_drop(const struct weir__trace_place *place)
