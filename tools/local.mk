@@ -145,7 +145,6 @@ tools_libtools_la_SOURCES = \
 	%reldir%/tune/tune.h \
 	%reldir%/tune/verify.c \
 	%reldir%/tune/verify.h \
-	%reldir%/try/json.c \
 	%reldir%/try/recover.c \
 	%reldir%/try/report.c \
 	%reldir%/try/setup.c \

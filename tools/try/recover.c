@@ -134,7 +134,7 @@ static void describe(struct try_run *run, struct try_step *step, const char *sce
     ladder_text(step->pool, ladder, sizeof(ladder));
     if (step->outcome == TRY_RESCUED) {
         conclude(step, TRY_RESCUED, "A request for %s failed %s. Weir %s, and served it after %s (rung: %s).", size, scene,
-                 rung_deeds[step->rung], time, try_rung_name(step->rung));
+                 rung_deeds[step->rung], time, weir_rung_name((weir_rung)step->rung));
     } else if (step->outcome == TRY_SERVED) {
         conclude(step, TRY_SERVED, "A request for %s was made %s. CUDA %s. That took %s and no rung.", size, scene, deed, time);
     } else {

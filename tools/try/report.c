@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* report.c - the report of `weir try` for people: what was done, what it shows, and the figures below it. */
+/* report.c - the report of `weir try`, for people and for programs: what was done, and what that shows. */
 #include "tools/common/format.h"
-#include "tools/common/table.h"
+#include "tools/common/json.h"
+#include "tools/common/paragraph.h"
 #include "tools/common/terminal.h"
 #include "tools/try/try.h"
 
@@ -9,12 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *try_rung_name(int rung)
-{
-    return rung < 0 ? "" : weir_rung_name((weir_rung)rung);
-}
-
-const char *try_outcome_name(enum try_outcome outcome)
+static const char *outcome_name(enum try_outcome outcome)
 {
     static const char *const names[] = {
         [TRY_RESCUED] = "rescued", [TRY_SERVED] = "served", [TRY_SKIPPED] = "skipped", [TRY_UNRESCUED] = "not rescued"};
@@ -27,31 +23,8 @@ static void report_setting(const struct try_run *run)
     printf("  %s: %zu pool%s, %zu named stream%s.\n",
            strcmp(run->policy->file, "built-in") == 0 ? "The built-in default" : run->policy->file, run->policy->pool_count,
            weir__plural(run->policy->pool_count), run->policy->stream_count, weir__plural(run->policy->stream_count));
-    for (size_t i = 0; i < weir_stats_device_count(run->stats); i++) {
-        const weir_device_stats *device = weir_stats_device(run->stats, i);
-        struct gpu_device_info info = {.name = "?"};
-        run->gpu->device_info(device->device, &info);
-        printf("  Device %d: %s, %s of memory.\n", device->device, info.name, SIZE_TEXT(device->memory));
-    }
-    if (try_is_simulated(run))
+    if (run->gpu->name[0] == 's')
         puts("  This is the simulator: memory really moves and fills up, but times say nothing about a GPU.");
-}
-
-static void report_pools(const struct try_run *run)
-{
-    struct table table = TABLE_INIT("lrrrrrrrr");
-    table_row(&table, "POOL", "DEVICE", "RESERVED", "HIGHEST", "CAP", "MALLOCS", "HITS", "FREES", "FAILED");
-    for (size_t i = 0; i < weir_stats_pool_count(run->stats); i++) {
-        const weir_pool_stats *pool = weir_stats_pool(run->stats, i);
-        char device[16];
-        snprintf(device, sizeof(device), "%d", pool->device);
-        table_row(&table, pool->name, device, SIZE_TEXT(pool->reserved), SIZE_TEXT(pool->live_high),
-                  pool->max_size ? SIZE_TEXT(pool->max_size) : "none", COUNT_TEXT(pool->mallocs), COUNT_TEXT(pool->cache_hits),
-                  COUNT_TEXT(pool->frees), COUNT_TEXT(pool->failures));
-    }
-    puts("\n  The pools when everything was freed. 'Reserved' is what a pool holds of its device, 'highest' the most that the program\n"
-         "  had of it. The caches of its streams served 'hits' of the mallocs without calling CUDA.\n");
-    table_print(&table, stdout);
 }
 
 static void report_work(const struct try_run *run)
@@ -74,25 +47,6 @@ static void report_work(const struct try_run *run)
         printf("%s of them did not hold what had been written.\n", COUNT_TEXT(total->corrupt));
     else
         puts("all of them held what had been written.");
-    report_pools(run);
-}
-
-/* Prints text with lines of at most 110 characters, broken at blanks, each behind `indent` blanks. */
-static void print_wrapped(const char *text, int indent)
-{
-    const int most = 110;
-    while (*text) {
-        size_t len = strcspn(text, "\n");
-        if (len > (size_t)most) {
-            size_t cut = (size_t)most;
-            while (cut > 0 && text[cut] != ' ')
-                cut--;
-            len = cut ? cut : len;
-        }
-        printf("%*s%.*s\n", indent, "", (int)len, text);
-        text += len;
-        text += *text == ' ' || *text == '\n';
-    }
 }
 
 static void report_steps(const struct try_run *run)
@@ -106,18 +60,19 @@ static void report_steps(const struct try_run *run)
         static const enum style styles[] = {
             [TRY_RESCUED] = STYLE_GOOD, [TRY_SERVED] = STYLE_GOOD, [TRY_SKIPPED] = STYLE_FAINT, [TRY_UNRESCUED] = STYLE_BAD};
         printf("  Pool '%s', device %d, step '%s': ", step->pool->policy->name, step->pool->device, step->name);
-        style_line(stdout, styles[step->outcome], try_outcome_name(step->outcome));
-        print_wrapped(step->text, 4);
+        style_line(stdout, styles[step->outcome], outcome_name(step->outcome));
+        paragraph_print_item("", 1, step->text);
         if (step->report) {
             puts("    Weir's report:");
-            print_wrapped(step->report, 6);
+            for (const char *line = step->report; *line; line += strcspn(line, "\n"), line += *line == '\n')
+                printf("      %.*s\n", (int)strcspn(line, "\n"), line);
         }
     }
 }
 
 void try_report(const struct try_run *run)
 {
-    if (run->stats) {
+    if (run->workload_seconds > 0) {
         report_setting(run);
         report_work(run);
         report_steps(run);
@@ -130,5 +85,61 @@ void try_report(const struct try_run *run)
     }
     style_line(stdout, STYLE_BAD, "FAILED");
     for (size_t i = 0; i < run->reason_count; i++)
-        print_wrapped(run->reasons[i], 2);
+        paragraph_print_item("", 1, run->reasons[i]);
+}
+
+/* As JSON ------------------------------------------------------------------------------------------------------------------------------ */
+
+static void json_work(struct json *json, const struct try_run *run)
+{
+    const struct try_worker *total = &run->total;
+    json_object(json, "workload");
+    json_number(json, "seconds", run->workload_seconds, 3);
+    json_uint(json, "served", total->served);
+    json_uint(json, "frees", total->frees);
+    json_uint(json, "failures", total->failures);
+    json_uint(json, "freed_on_another_stream", total->crossed);
+    json_uint(json, "verified", total->verified);
+    json_uint(json, "corrupt", total->corrupt);
+    json_end(json);
+}
+
+static void json_steps(struct json *json, const struct try_run *run)
+{
+    json_array(json, "steps");
+    for (size_t i = 0; i < run->step_count; i++) {
+        const struct try_step *step = &run->steps[i];
+        json_object(json, NULL);
+        json_string(json, "step", step->name);
+        json_string(json, "pool", step->pool->policy->name);
+        json_uint(json, "device", (uint64_t)step->pool->device);
+        json_string(json, "outcome", outcome_name(step->outcome));
+        json_string(json, "rung", step->rung < 0 ? NULL : weir_rung_name((weir_rung)step->rung));
+        json_uint(json, "bytes", step->bytes);
+        json_uint(json, "time", step->nanoseconds);
+        json_string(json, "text", step->text);
+        json_string(json, "report", step->report);
+        json_end(json);
+    }
+    json_end(json);
+}
+
+void try_report_json(const struct try_run *run)
+{
+    struct json json = JSON_INIT(stdout);
+    json_object(&json, NULL);
+    json_string(&json, "policy", run->policy->file);
+    json_string(&json, "gpu", run->gpu->name);
+    json_uint(&json, "threads", run->threads);
+    json_uint(&json, "seed", run->seed);
+    json_work(&json, run);
+    json_steps(&json, run);
+    json_uint(&json, "leaked_blocks", run->leaked_blocks);
+    json_uint(&json, "leaked_bytes", run->leaked_bytes);
+    json_bool(&json, "passed", run->reason_count == 0);
+    json_array(&json, "reasons");
+    for (size_t i = 0; i < run->reason_count; i++)
+        json_string(&json, NULL, run->reasons[i]);
+    json_end(&json);
+    json_end(&json);
 }

@@ -62,14 +62,13 @@ weir_stats *try_stats(struct try_run *run)
 /* When everything was given back: nothing may be live. */
 static void check_leaks(struct try_run *run)
 {
-    run->final = try_stats(run);
-    if (!run->final)
-        return;
-    for (size_t i = 0; i < weir_stats_pool_count(run->final); i++) {
-        const weir_pool_stats *pool = weir_stats_pool(run->final, i);
+    weir_stats *stats = try_stats(run);
+    for (size_t i = 0; stats && i < weir_stats_pool_count(stats); i++) {
+        const weir_pool_stats *pool = weir_stats_pool(stats, i);
         run->leaked_blocks += pool->live_blocks;
         run->leaked_bytes += pool->live;
     }
+    weir_stats_free(stats);
     if (run->leaked_blocks || run->leaked_bytes)
         try_fail(run, "%s block%s (%s) leaked: live after everything was freed", COUNT_TEXT(run->leaked_blocks),
                  weir__plural(run->leaked_blocks), SIZE_TEXT(run->leaked_bytes));
@@ -92,8 +91,6 @@ static void play(struct try_run *run)
 
 static void free_run(struct try_run *run)
 {
-    weir_stats_free(run->stats);
-    weir_stats_free(run->final);
     for (size_t i = 0; i < run->step_count; i++)
         free(run->steps[i].report);
     free(run->steps);

@@ -3,7 +3,7 @@
  * try.h - `weir try`: one run, from an opened policy to the figures of its report.
  *
  * The main thread owns the run. It opens everything (setup.c), lets the workers loose on their own streams while it takes statistics
- * (work.c), plays the steps that run out of memory alone (recover.c), and reports (report.c, json.c). A worker's fields are
+ * (work.c), plays the steps that run out of memory alone (recover.c), and reports (report.c). A worker's fields are
  * its thread's until it was joined, but for the atomic ones.
  */
 #ifndef WEIR_TRY_H
@@ -110,9 +110,7 @@ struct try_run {
     _Atomic bool stop;
 
     /* what came out */
-    double workload_seconds; /* of the host's clock */
-    weir_stats *stats;       /* when the workload had ended */
-    weir_stats *final;       /* when everything was freed */
+    double workload_seconds; /* of the host's clock; 0: there was none */
     struct try_worker total; /* the workers' figures together */
     size_t step_count, step_room;
     struct try_step *steps;
@@ -127,11 +125,6 @@ void try_fail(struct try_run *run, const char *format, ...) __attribute__((forma
 /* The statistics now. NULL after try_fail(). */
 weir_stats *try_stats(struct try_run *run);
 
-static inline bool try_is_simulated(const struct try_run *run)
-{
-    return run->gpu->name[0] == 's';
-}
-
 /* setup.c: opens pools' views, workers and streams; false after try_fail(). Closing takes what was opened, all or part. */
 bool try_open(struct try_run *run);
 void try_close(struct try_run *run);
@@ -145,17 +138,14 @@ void try_stream_close(struct try_run *run, struct try_stream *stream);
 weir_status try_malloc(const struct try_pool *pool, const struct try_stream *stream, void **ptr, size_t size);
 weir_status try_free(struct try_run *run, const struct try_stream *stream, void *ptr);
 
-/* work.c: runs the workers to the end of the time, then fills `stats` and `total`. */
+/* work.c: runs the workers to the end of the time, then fills `total`, with which Weir's figures have to agree. */
 void try_work(struct try_run *run);
 
 /* recover.c: adds the steps. */
 void try_recover(struct try_run *run);
 
-/* report.c, json.c */
+/* report.c */
 void try_report(const struct try_run *run);
 void try_report_json(const struct try_run *run);
-/* "wait" …, or "" for no rung. */
-const char *try_rung_name(int rung);
-const char *try_outcome_name(enum try_outcome outcome);
 
 #endif

@@ -279,13 +279,15 @@ static void add_up(struct try_run *run, const struct try_worker *worker)
 static void compare_counts(struct try_run *run)
 {
     uint64_t mallocs = 0, frees = 0;
-    for (size_t i = 0; run->stats && i < weir_stats_pool_count(run->stats); i++) {
-        mallocs += weir_stats_pool(run->stats, i)->mallocs;
-        frees += weir_stats_pool(run->stats, i)->frees;
+    weir_stats *stats = snapshot(run);
+    for (size_t i = 0; stats && i < weir_stats_pool_count(stats); i++) {
+        mallocs += weir_stats_pool(stats, i)->mallocs;
+        frees += weir_stats_pool(stats, i)->frees;
     }
-    if (run->stats && (mallocs != run->total.served || frees != run->total.frees))
+    if (stats && (mallocs != run->total.served || frees != run->total.frees))
         try_fail(run, "Weir counted %s requests and %s frees; the threads made %s and %s", COUNT_TEXT(mallocs), COUNT_TEXT(frees),
                  COUNT_TEXT(run->total.served), COUNT_TEXT(run->total.frees));
+    weir_stats_free(stats);
 }
 
 void try_work(struct try_run *run)
@@ -306,6 +308,5 @@ void try_work(struct try_run *run)
         add_up(run, &run->workers[i]);
     }
     run->workload_seconds = (double)(weir__service_now() - start) / 1e9;
-    run->stats = snapshot(run);
     compare_counts(run);
 }
