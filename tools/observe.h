@@ -8,7 +8,6 @@
 #define WEIR_OBSERVE_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 #include "lib/weir.h"
 #include "share/wire/directory.h"

@@ -10,7 +10,6 @@
 #include "tools/common/processes.h"
 #include "tools/common/source.h"
 #include "tools/common/table.h"
-#include "tools/common/terminal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

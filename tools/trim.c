@@ -7,7 +7,6 @@
 #include "tools/common/processes.h"
 #include "tools/common/size.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>

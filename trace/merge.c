@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { OPENINGS_MAX = 1 << 20 }; /* that are looked at for names which several streams have */
 

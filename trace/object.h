@@ -9,7 +9,6 @@
 #ifndef WEIR_TRACE_OBJECT_H
 #define WEIR_TRACE_OBJECT_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct object;

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* sockets.c - `weir doctor`: where processes and exports listen, whose these places are, and who answers there. */
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "lib/base/service.h"
 #include "lib/gpu/clock.h"
 #include "share/wire/directory.h"
 #include "share/wire/query.h"
-#include "tools/common/environment.h"
 #include "tools/common/processes.h"
 #include "tools/doctor/doctor.h"
 

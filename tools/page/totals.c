@@ -2,7 +2,6 @@
 /* totals.c - what a page takes from the command as it is: names, as terminals get them, and the sums that the page compares its own to. */
 #include "tools/page/page.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include "tools/common/complain.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/replay/refusal.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

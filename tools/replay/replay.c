@@ -2,7 +2,6 @@
 /* replay.c - `weir replay`: does the requests of a trace again under other policies. */
 #include "tools/replay/replay.h"
 #include "tools/common/command.h"
-#include "tools/common/environment.h"
 #include "tools/common/source.h"
 #include "tools/replay/machine.h"
 #include "tools/replay/policy.h"

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/format.h"
 #include "tools/common/complain.h"
 #include "tools/common/environment.h"
 #include "tools/common/table.h"

@@ -5,7 +5,6 @@
 #include "tools/trace/import.h"
 #include "tools/trace/view.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 #include "tools/trace/view.h"
 #include "tools/common/command.h"
 #include "tools/common/table.h"
-#include "tools/common/terminal.h"
 
 #include <errno.h>
 #include <inttypes.h>

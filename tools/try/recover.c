@@ -12,7 +12,6 @@
 #include "tools/try/try.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define KERNEL_MOST UINT64_C(100000000) /* nanoseconds: far longer than the failed request in front of the rescue (51 ms for 120 GiB) */

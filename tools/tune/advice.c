@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/tune/advice.h"
 
-#include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,6 @@
 
 #include "policy/policy.h"
 #include "tools/common/complain.h"
-#include "tools/common/environment.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define ROUNDS 5

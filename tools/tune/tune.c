@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* tune.c - `weir tune`: searches the values of a policy for a recorded program, and writes the policy. */
 #include "tools/common/command.h"
-#include "tools/common/environment.h"
 #include "tools/common/new_file.h"
 #include "tools/common/size.h"
 #include "tools/common/source.h"
