@@ -41,15 +41,11 @@ tools_libtools_la_SOURCES = \
 	%reldir%/common/format.h \
 	%reldir%/common/json.c \
 	%reldir%/common/json.h \
-	%reldir%/common/paragraph.c \
-	%reldir%/common/paragraph.h \
 	%reldir%/common/processes.c \
 	%reldir%/common/processes.h \
 	%reldir%/common/processes_text.c \
 	%reldir%/common/new_file.c \
 	%reldir%/common/new_file.h \
-	%reldir%/common/size.c \
-	%reldir%/common/size.h \
 	%reldir%/common/source.c \
 	%reldir%/common/source.h \
 	%reldir%/common/table.c \
@@ -58,16 +54,11 @@ tools_libtools_la_SOURCES = \
 	%reldir%/common/terminal.h \
 	%reldir%/common/utf8.c \
 	%reldir%/common/utf8.h \
-	%reldir%/calibrate/arena.c \
-	%reldir%/calibrate/bench.h \
 	%reldir%/calibrate/calibrate.c \
-	%reldir%/calibrate/calls.c \
 	%reldir%/calibrate/fit.c \
 	%reldir%/calibrate/fit.h \
-	%reldir%/calibrate/growth.c \
 	%reldir%/calibrate/measure.c \
 	%reldir%/calibrate/measure.h \
-	%reldir%/calibrate/pages.c \
 	%reldir%/doctor/devices.c \
 	%reldir%/doctor/doctor.c \
 	%reldir%/doctor/doctor.h \

@@ -5,7 +5,6 @@
 #include "tools/common/format.h"
 #include "tools/common/json.h"
 #include "tools/common/processes.h"
-#include "tools/common/size.h"
 
 #include <limits.h>
 #include <stdio.h>

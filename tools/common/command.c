@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "policy/report.h"
 #include "tools/common/command.h"
-#include "tools/common/paragraph.h"
 #include "tools/common/terminal.h"
 
 #include <errno.h>

@@ -3,6 +3,10 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "policy/keys.h"
+#include "policy/number.h"
 
 /* In the unit that gives less than 1024; one decimal below 100, and none where it would be a zero. */
 const char *format_size(struct text *text, uint64_t bytes)
@@ -33,4 +37,16 @@ const char *format_count(struct text *text, uint64_t count)
     }
     *to = '\0';
     return text->chars;
+}
+
+bool size_read(const char *text, uint64_t *bytes)
+{
+    struct policy_number number;
+    if (policy_number_read(text, &number) != POLICY_NUMBER_OK)
+        return false;
+    uint64_t factor = number.unit[0] ? 0 : 1;
+    for (const struct policy_unit *unit = policy_size_units; unit->name; unit++)
+        if (strcmp(number.unit, unit->name) == 0)
+            factor = unit->factor;
+    return factor && policy_number_scale(&number, factor, bytes) == POLICY_NUMBER_OK;
 }

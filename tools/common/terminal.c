@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/common/terminal.h"
-#include "tools/common/complain.h"
-#include "tools/common/environment.h"
-#include "tools/common/utf8.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "tools/common/complain.h"
+#include "tools/common/environment.h"
+#include "tools/common/utf8.h"
 
 static enum { COLOUR_AUTO, COLOUR_NEVER, COLOUR_ALWAYS } colour;
 
@@ -83,4 +87,55 @@ bool terminal_close_stdout(void)
     else
         complain("cannot write the output");
     return false;
+}
+
+/* Paragraphs ---------------------------------------------------------------------------------------------------------------------------- */
+
+#define DEFAULT_COLUMNS 80
+#define TEXT_COLUMNS_MIN 24 /* where a column is left with less, the text begins below its term */
+
+unsigned terminal_columns(unsigned most)
+{
+    const char *text = variable("COLUMNS");
+    char *end = NULL;
+    unsigned long wanted = text ? strtoul(text, &end, 10) : 0;
+    return text && text[0] >= '1' && text[0] <= '9' && !*end && wanted <= most ? (unsigned)wanted : DEFAULT_COLUMNS;
+}
+
+/* Prints the text behind `at` columns that are printed already; its further lines begin at `indent`. */
+static void print(const char *text, unsigned at, unsigned indent)
+{
+    unsigned width = terminal_columns(INT_MAX), start = at;
+    for (const char *word = text; *word;) {
+        unsigned len = (unsigned)strcspn(word, " \n");
+        if (at > start && at + 1 + len > width) {
+            printf("\n%*s", (int)indent, "");
+            at = start = indent;
+        }
+        at += (unsigned)printf("%s%.*s", at > start ? " " : "", (int)len, word);
+        bool is_end = len && word[len - 1] == '.' && word[len] == '\n';
+        word += len + strspn(word + len, " \n");
+        if (is_end && *word) {
+            printf("\n%*s", (int)indent, "");
+            at = start = indent;
+        }
+    }
+    putchar('\n');
+}
+
+void paragraph_print(const char *text)
+{
+    print(text, 0, 0);
+}
+
+void paragraph_print_item(const char *term, unsigned room, const char *text)
+{
+    unsigned column = room + 3;
+    if (terminal_columns(INT_MAX) >= column + TEXT_COLUMNS_MIN && strlen(term) <= room) {
+        printf("  %-*s ", (int)room, term);
+    } else {
+        column = 10;
+        printf("  %s\n%*s", term, (int)column, "");
+    }
+    print(text, column, column);
 }

@@ -13,7 +13,7 @@
 #include "tools/common/command.h"
 #include "tools/common/environment.h"
 #include "tools/common/json.h"
-#include "tools/common/paragraph.h"
+#include "tools/common/terminal.h"
 #include "tools/common/processes.h"
 #include "tools/common/utf8.h"
 

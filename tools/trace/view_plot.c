@@ -4,6 +4,7 @@
 
 #include "tools/common/command.h"
 #include "tools/common/environment.h"
+#include "tools/common/terminal.h"
 #include "tools/trace/view.h"
 
 #include <stdio.h>
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { ROWS = 12, COLUMNS_DEFAULT = 80, COLUMNS_MAX = 400, LABELS = 12, JSON_SLICES = 200 };
+enum { ROWS = 12, COLUMNS_MAX = 400, LABELS = 12, JSON_SLICES = 200 };
 
 /* Memory of one file over time: the most bytes in each slice. */
 struct plot_file {
@@ -105,13 +106,9 @@ static void plot_free(struct plot *plot)
 
 /* Words -------------------------------------------------------------------------------------------------------------------------------- */
 
-static size_t columns_of_terminal(void)
+static size_t columns_of_plot(void)
 {
-    const char *text = variable("COLUMNS");
-    char *end;
-    unsigned long columns = text && text[0] >= '0' && text[0] <= '9' ? strtoul(text, &end, 10) : 0;
-    if (!columns || *end || columns > COLUMNS_MAX)
-        columns = COLUMNS_DEFAULT;
+    size_t columns = terminal_columns(COLUMNS_MAX);
     return columns < LABELS + 20 ? 20 : columns - LABELS;
 }
 
@@ -209,7 +206,7 @@ static void json_file(const struct view *view, const struct plot *plot, const st
 
 int view_plot(const struct view *view)
 {
-    struct plot plot = plot_make(view, view->json ? JSON_SLICES : columns_of_terminal());
+    struct plot plot = plot_make(view, view->json ? JSON_SLICES : columns_of_plot());
     for (size_t i = 0; i < view->count && !view->json; i++)
         view_say_losses(view, &view->files[i]);
     for (size_t i = 0; i < plot.file_count && view->json; i++)

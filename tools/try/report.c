@@ -2,7 +2,6 @@
 /* report.c - the report of `weir try`, for people and for programs: what was done, and what that shows. */
 #include "tools/common/format.h"
 #include "tools/common/json.h"
-#include "tools/common/paragraph.h"
 #include "tools/common/terminal.h"
 #include "tools/try/try.h"
 

@@ -2,7 +2,7 @@
 /* tune.c - `weir tune`: searches the values of a policy for a recorded program, and writes the policy. */
 #include "tools/common/command.h"
 #include "tools/common/new_file.h"
-#include "tools/common/size.h"
+#include "tools/common/format.h"
 #include "tools/common/source.h"
 #include "tools/common/terminal.h"
 #include "tools/replay/policy.h"
