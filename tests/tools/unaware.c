@@ -26,7 +26,7 @@
 #define ROOM (UINT32_C(1) << 20)
 
 enum { UNAWARE = 8, HOST = 2 };
-enum { MALLOC = 1, DEFAULT, MAPPED, MANAGED, PINNED }; /* pools */
+enum { MALLOC = 1, DEFAULT, MAPPED, MANAGED, PINNED, MAPPED_HOST }; /* pools */
 enum { FREE = 1, FREE_HOST, HOST_ALLOC };              /* calls that hold the host up */
 
 static struct weir__trace_coder coder;
@@ -72,11 +72,12 @@ static void define(enum weir__trace_definition what, uint64_t id)
 
 static void define_pools(void)
 {
-    static const char *const names[] = {[MALLOC] = "cudaMalloc", [DEFAULT] = "default", [MAPPED] = "mapped", [MANAGED] = "managed", [PINNED] = "host"};
-    for (uint64_t pool = MALLOC; pool <= PINNED; pool++) {
+    static const char *const names[] = {[MALLOC] = "cudaMalloc", [DEFAULT] = "default", [MAPPED] = "mapped", [MANAGED] = "managed", [PINNED] = "host",
+                                        [MAPPED_HOST] = "mapped host"};
+    for (uint64_t pool = MALLOC; pool <= MAPPED_HOST; pool++) {
         define(WEIR__TRACE_POOL, pool);
         weir__trace_put_number(&coder.content, 0);
-        weir__trace_put_number(&coder.content, UNAWARE | (pool == PINNED ? HOST : 0));
+        weir__trace_put_number(&coder.content, UNAWARE | (pool >= PINNED ? HOST : 0));
         weir__trace_put_string(&coder.content, names[pool], WEIR__TRACE_STRING_MAX);
     }
 }
@@ -175,6 +176,7 @@ static void play_waits(void)
     put(WEIR__KIND_HELD, PINNED, 5 * GIB, MIB, other, HOST_ALLOC, 30 * MS);
     get(MANAGED, 6 * GIB, GIB, other);
     get(MAPPED, 7 * GIB, 256 * MIB, other);
+    get(MAPPED_HOST, 8 * GIB, 64 * MIB, other);
     give(MANAGED, 6 * GIB, GIB, other, FREE, 20 * MS);
 }
 

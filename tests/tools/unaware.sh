@@ -51,13 +51,13 @@ check "waits_of_frees_are_said_to_be_none" says "$out" "4.03 s of 212 frees that
 check "recording_has_its_waits_and_its_granules" row '\(recording\)' "40 MiB" "4.03 s"
 check "missing_streams_are_said" says "$out" "Which streams used blocks of cudaMalloc is not known: 252 requests are replayed on one."
 check "times_are_said" says "$out" "The GPU works as long as before"
-check "what_is_left_out_is_said" says "$out" "requests of host memory (1), managed memory (1), mapped memory (1)." \
+check "what_is_left_out_is_said" says "$out" "requests of host memory (2), managed memory (1), mapped memory (1)." \
     "2 calls for such memory waited 50.0 ms, and would on Weir."
 check "pools_of_the_program_are_not_missed" says_not "$out" "that this policy does not have"
 check "it_can_judge" says_not "$out" "cannot judge"
 check "document_of_the_replay_exits_0" exits 0 replay --json "$tap_dir/waits.weir" --policy="$tap_dir/small.yaml"
 check_json "document_has_what_was_left_out" "d[0]['unaware'] == {'frees': 212, 'free_time': 4028000000, 'kept': 2, 'kept_time': 50000000, \
-    'homeless': 252, 'host': 1, 'managed': 1, 'mapped': 1, 'has_segments': False}"
+    'homeless': 252, 'host': 2, 'managed': 1, 'mapped': 1, 'has_segments': False}"
 check_json "recording_has_what_devices_had" "d[0]['recorded']['peak_reserved'] == 40 << 20 and d[0]['recorded']['slow_stall'] == 4028000000"
 check_json "nothing_is_refused_or_unknown" "d[0]['can_judge'] and d[0]['unknown_frees'] == 0 and d[0]['has_caches'] and d[0]['requests'] == 253 and \
     d[0]['policies'][0]['refused'] == 0 and d[0]['policies'][0]['stall'] < 10**9"

@@ -15,11 +15,11 @@
 
 static const char *const left_names[UNAWARE_LEFT] = {[UNAWARE_HOST] = "host", [UNAWARE_MANAGED] = "managed", [UNAWARE_MAPPED] = "mapped"};
 
-/* Which of the memories that are left out it is; UNAWARE_LEFT: none of them. */
+/* Which of the memories that are left out it is, whatever a pool of the host is called; UNAWARE_LEFT: none of them. */
 static unsigned left_of(const struct trace_pool *pool)
 {
     unsigned left = pool->flags & TRACE_POOL_UNAWARE ? 0 : UNAWARE_LEFT;
-    while (left < UNAWARE_LEFT && strcmp(pool->name, left_names[left]) != 0)
+    while (left < UNAWARE_LEFT && !(pool->flags & TRACE_POOL_HOST) && strcmp(pool->name, left_names[left]) != 0)
         left++;
     return left;
 }
