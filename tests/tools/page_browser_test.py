@@ -517,6 +517,58 @@ def two_files_and_replays_lie_beside_each_other():
         assert opened.colours(".lane.compare canvas.drawn")[colour] > 10
 
 
+MARKS = "return [...document.querySelectorAll(arguments[0])].map(canvas => canvas.getContext('2d').getImageData(12, 12, 1, 1).data.slice(0, 3).join())"
+
+
+def policies():
+    """Files of three policies that every trace can be replayed under."""
+    texts = {"capped": "{ max_size: 64MiB, small_below: 0 }", "arena": "{ backing: arena }", "all": "{ release_threshold: all }"}
+    return [tap.write(name + ".yaml", "weir: 1\npools: { main: %s }\n" % pool) for name, pool in texts.items()]
+
+
+@fact
+def several_policies_lie_over_each_of_the_traces():
+    for file in (GENERATION, LORA, refused()):
+        for names in ([], policies()[:1], policies()[:2], policies() * 3, policies()) if file == GENERATION else (policies(),):
+            opened = Page(make(*["--policy=" + name for name in names], file))
+            opened.check()
+            if not names:
+                assert opened.run("return document.getElementById('replays').hidden")
+                continue
+            wanted = json.loads(weir("replay", "--json", *["--policy=" + name for name in names], file, status=None)[0])[0]["policies"]
+            rows = opened.run("return [...document.querySelectorAll('#replays tr[data-peak]')].map(row => [Number(row.dataset.peak), Number(row.dataset.stall)])")
+            assert rows == [[one["peak_reserved"], one["stall"]] for one in wanted], (file, rows, wanted)
+            # A policy has one colour wherever it is named, and its line is there.
+            colours = opened.run(MARKS, "#replays .swatch")
+            assert opened.run(MARKS, "#compare .swatch")[1:] == colours and len(set(colours)) == len(colours), (file, colours)
+            assert opened.run(MARKS, ".lane.memory .legend .swatch")[-len(names):] == colours[1:], file
+            opened.find("body").send_keys("p")
+            live = opened.run("return [...document.querySelectorAll('#compare tr[data-live]')].map(row => Number(row.dataset.live))")
+            # What the recording had at its peak the replay of its own policy has at the same place of the axis.
+            assert file == refused() or live[0] == live[1] == document("peak", file)["live"], (file, live)
+            shown = opened.colours(".lane.memory canvas.drawn")
+            drawn = [shown["#%02x%02x%02x" % tuple(map(int, colour.split(",")))] for colour in colours[1:]]
+            assert len(names) > 3 or min(drawn) > 20, (file, drawn)
+
+
+@fact
+def policies_with_hostile_names_and_such_that_fail_are_rows():
+    names = [tap.write(name, "weir: 1\npools: { main: { release_threshold: all } }\n") for name in ("<b onclick=x>&amp;'\".yaml", "a\x1b[31m\nb.yaml", "\u202egnp.yaml")]
+    names.append(os.fsdecode(os.path.join(os.fsencode(tap.FOLDER.name), b"\xff\xfe.yaml")))
+    with open(names[-1], "w", encoding="utf-8") as file:
+        file.write("weir: 1\npools: { main: {} }\n")
+    names.append(tap.write("elsewhere.yaml", "weir: 1\npools: { main: { devices: [7] } }\n"))
+    file = os.path.join(tap.FOLDER.name, "hostile-policies.html")
+    weir("trace", "page", "-o", file, *["--policy=" + name for name in names], GENERATION, status=None)
+    opened = Page(file)
+    opened.check()
+    rows = opened.run("return [...document.querySelectorAll('#replays tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))")
+    assert len(rows) == 6 and sum("failed: " in row[1] for row in rows) == 1 and "failed: " in rows[-1][1], rows
+    assert "<b onclick=x>" in rows[1][0] and "\\x1b[31m" in rows[2][0], rows
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", opened.run("return document.body.innerText"))
+    assert opened.run("return document.querySelectorAll('b, img').length") == 0
+
+
 @fact
 def front_of_tune_is_shown_and_a_click_draws_its_line():
     done = weir("tune", "--json", "--costs=" + shipped("config/costs/nvidia-h200.yaml"), GENERATION)[0]

@@ -201,13 +201,10 @@ function drawLine(surface, trace, line, y, style) {
     return most;
 }
 
-// The line of a replay: the most of each of its slices of the recording's time.
+// The line of a replay: the most of each of its slices of the recording's time. halo: a colour that keeps it apart from what lies below.
 function drawSlices(surface, trace, replay, values, y, style) {
     const { g, width, scale } = surface, last = values.reduce((end, value, i) => value ? i + 1 : end, 0);
-    const span = replay.end - replay.begin;
-    g.strokeStyle = style.colour;
-    g.lineWidth = (style.width || 1.5) * scale;
-    g.setLineDash((style.dashes || []).map(dash => dash * scale));
+    const span = replay.end - replay.begin, dots = (style.width || 1.5) * scale;
     g.beginPath();
     for (let i = 0; i < last; i++) {
         const place = slice => {
@@ -217,7 +214,14 @@ function drawSlices(surface, trace, replay, values, y, style) {
         g.lineTo(place(i), y(values[i]));
         g.lineTo(place(i + 1), y(values[i]));
     }
-    g.stroke();
+    for (const [colour, wide, dashes] of [[style.halo, dots + 3 * scale, []], [style.colour, dots, style.dashes || []]]) {
+        if (!colour)
+            continue;
+        g.strokeStyle = colour;
+        g.lineWidth = wide;
+        g.setLineDash(dashes.map(dash => dash * scale));
+        g.stroke();
+    }
     g.setLineDash([]);
 }
 

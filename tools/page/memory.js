@@ -28,12 +28,16 @@ function mostOf(state) {
     return most * 1.08;
 }
 
+// A policy has one colour in all lanes and lists. Dashes tell lines apart that lie on each other.
+const slotOfReplay = i => (i * 3 + 5) % COLOURS.length;
+const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 2]];
+
 // Lines of replays that are shown over a trace: those of --policy, and the choice of weir tune that was clicked.
 function overlaysOf(state, trace) {
     const overlays = [];
     (trace.replays || []).forEach((replay, i) => {
         if (replay.reserved_line && state.shownReplays.has(i))
-            overlays.push({ name: replay.policy, replay, line: replay.reserved_line, live: replay.live_line, slot: (i * 3 + 5) % COLOURS.length });
+            overlays.push({ name: replay.policy, replay, line: replay.reserved_line, live: replay.live_line, slot: slotOfReplay(i), dashes: DASHES[i % DASHES.length] });
     });
     if (state.tuned && trace.number === 0 && state.tuned.reserved)
         overlays.push({ name: "the policy of weir tune", replay: state.tune, line: state.tuned.reserved, slot: 3 });
@@ -99,9 +103,9 @@ function drawMemory(canvas, state, trace) {
     drawScale(surface, most, y);
     if (hasCap(trace))
         drawLine(surface, trace, trace.caps, value => value && value < most ? y(value) : NaN, { colour: theme.alarm, dashes: [8, 4] });
-    drawLine(surface, trace, trace.held, y, { colour: theme.ink, dashes: [5, 3] });
     for (const overlay of overlaysOf(state, trace))
-        drawSlices(surface, trace, overlay.replay, overlay.line, y, { colour: COLOURS[overlay.slot], width: 2 });
+        drawSlices(surface, trace, overlay.replay, overlay.line, y, { colour: COLOURS[overlay.slot], width: 2, dashes: overlay.dashes, halo: theme.paper });
+    drawLine(surface, trace, trace.held, y, { colour: theme.ink, dashes: [5, 3] });
     drawMoments(surface, trace);
 }
 
@@ -113,19 +117,17 @@ function comparable(state) {
     for (const trace of state.traces) {
         const name = state.traces.length > 1 ? trace.name : "recorded";
         all.push({ name, trace, slot: all.length % COLOURS.length, at: moment => ({ live: moment.live, held: moment.held }) });
-        (trace.replays || []).forEach(replay => {
+        (trace.replays || []).forEach((replay, i) => {
             if (replay.reserved_line)
                 all.push({
                     name: `${state.traces.length > 1 ? `${trace.name}, ` : ""}${replay.policy}, replayed`,
-                    trace, replay, slot: all.length % COLOURS.length,
+                    trace, replay, slot: slotOfReplay(i),
                     at: moment => ({ live: sliceAt(replay, replay.live_line, moment.time), held: sliceAt(replay, replay.reserved_line, moment.time) }),
                 });
         });
     }
     return all;
 }
-
-const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 2]];
 
 function drawComparison(canvas, state) {
     const surface = surfaceOf(canvas), { height, scale } = surface, all = comparable(state);

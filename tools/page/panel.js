@@ -174,7 +174,7 @@ function showComparison(state) {
     const rows = all.map(one => {
         const now = one.at(momentOf(state, one.trace));
         first ||= now;
-        const title = make("td", [make("span", [swatch(one.slot), one.name], { className: "named" })]);
+        const title = make("td", [make("span", [colourMark(COLOURS[one.slot]), one.name], { className: "named" })]);
         const row = make("tr", [title, make("td", sizeText(now.live)), make("td", sizeText(now.held)),
             make("td", now === first ? "" : changeText(now.live - first.live)), make("td", now === first ? "" : changeText(now.held - first.held))]);
         Object.assign(row.dataset, { live: now.live, held: now.held });
@@ -300,7 +300,7 @@ function showReplays(state) {
                 state.shownReplays.delete(i);
             changed(state);
         });
-        const title = make("td", [make("label", [mark, " ", swatch((i * 3 + 5) % COLOURS.length), replay.policy])]);
+        const title = make("td", [make("label", [mark, " ", colourMark(COLOURS[slotOfReplay(i)]), replay.policy])]);
         const row = make("tr", [title, make("td", sizeText(replay.peak_reserved)),
             make("td", timeText(replay.stall)), make("td", countText(replay.refused))]);
         Object.assign(row.dataset, { peak: replay.peak_reserved, stall: replay.stall });

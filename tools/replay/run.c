@@ -117,7 +117,7 @@ static void note_slice(struct stage *stage)
     *live = stage->live > *live ? stage->live : *live;
 }
 
-/* To the slice of that time of the trace. Each slice begins with what there was. Times of several threads go forth and back. */
+/* To the slice of that time of the trace, as the program had it, with what it waited: a page lays the slices over the recording. Each slice begins with what there was. Times of several threads go forth and back. */
 static void go_to(struct stage *stage, uint64_t time)
 {
     const struct script *script = stage->script;
@@ -130,9 +130,9 @@ static void go_to(struct stage *stage, uint64_t time)
     }
 }
 
-/* The keeper has its turns meanwhile, and what it gives back counts from then on. `behind` is what lies between the time of the trace and
-   this one. Returns what time it is. */
-static uint64_t pass_until(struct stage *stage, uint64_t time, uint64_t behind)
+/* The keeper has its turns meanwhile, and what it gives back counts from then on. `behind` is what lies between the thread's own time and this
+   one, `waited` what lies between that and the time of the trace. Returns what time it is. */
+static uint64_t pass_until(struct stage *stage, uint64_t time, uint64_t behind, uint64_t waited)
 {
     uint64_t due;
     if (stage->is_real) {
@@ -143,7 +143,7 @@ static uint64_t pass_until(struct stage *stage, uint64_t time, uint64_t behind)
     }
     while ((due = weir__service_next()) <= time) {
         weir__service_pass(due);
-        go_to(stage, due > behind ? due - behind : 0);
+        go_to(stage, (due > behind ? due - behind : 0) + waited);
         count_area(stage, stage->gpu->now());
         count_reserved(stage);
         note_slice(stage);
@@ -317,8 +317,8 @@ static bool do_one(struct stage *stage, const struct script_op *op)
 static bool step(struct stage *stage, const struct script_op *op)
 {
     uint64_t behind = stage->epoch + stage->delays[op->thread];
-    uint64_t begin = pass_until(stage, op->time + behind, behind);
-    go_to(stage, op->time);
+    uint64_t begin = pass_until(stage, op->time + behind, behind, op->at - op->time);
+    go_to(stage, op->at);
     bool is_done = do_one(stage, op);
     uint64_t end = stage->gpu->now(), took = end - begin;
     bool is_call = op->what == SCRIPT_MALLOC || op->what == SCRIPT_FREE || op->what == SCRIPT_REFUSED;
@@ -469,7 +469,7 @@ static bool play(struct stage *stage, const struct replay *replay)
             return false;
     }
     if (until == script->count)
-        pass_until(stage, stage->epoch + script->end, stage->epoch);
+        pass_until(stage, stage->epoch + script->end, stage->epoch, 0);
     go_to(stage, script->end);
     count_area(stage, stage->gpu->now());
     outcome->elapsed = stage->gpu->now() - stage->begun;

@@ -44,7 +44,7 @@ struct maker {
     uint64_t until; /* events */
     uint64_t held;   /* bytes that pools have of devices */
     uint16_t *block_streams; /* of each place of a block: the stream that had it */
-    size_t block_stream_count, block_stream_room;
+    size_t block_stream_room;
     const char *why; /* it cannot be made */
 };
 
@@ -94,6 +94,7 @@ static struct script_op *add(struct maker *maker, const struct trace_event *even
     struct script_op *op = &script->ops[script->count++];
     *op = (struct script_op){.what = (uint8_t)what, .thread = (uint16_t)event->thread_number};
     op->time = own_time(&maker->threads[event->thread_number], event->time);
+    op->at = bounded(event->time) > op->time ? bounded(event->time) : op->time;
     return op;
 }
 
@@ -151,7 +152,11 @@ static uint16_t find_label(struct maker *maker, const struct trace_text *text, b
 
 static uint32_t take_place(struct maker *maker)
 {
-    return maker->free_count ? maker->free_places[--maker->free_count] : (uint32_t)maker->script->block_count++;
+    struct script *script = maker->script;
+    if (maker->free_count)
+        return maker->free_places[--maker->free_count];
+    maker->block_streams = must_grow(maker->block_streams, script->block_count, &maker->block_stream_room, sizeof maker->block_streams[0]);
+    return (uint32_t)script->block_count++;
 }
 
 static void give_place(struct maker *maker, uint32_t place)
@@ -209,10 +214,6 @@ static void get_block(struct maker *maker, const struct trace_event *event, int 
     op->stream = (uint16_t)stream;
     op->pool = (uint16_t)pool;
     *trace_map_add(&maker->blocks, event->address, event->pool->number, &is_new) = place;
-    while (maker->block_stream_count <= place) {
-        maker->block_streams = must_grow(maker->block_streams, maker->block_stream_count, &maker->block_stream_room, sizeof(uint16_t));
-        maker->block_streams[maker->block_stream_count++] = 0;
-    }
     maker->block_streams[place] = (uint16_t)stream;
     maker->script->requests++;
     maker->threads[event->thread_number].has_requests = true;

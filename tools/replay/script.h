@@ -29,6 +29,7 @@ enum script_what {
 #define SCRIPT_LABELS_MAX 65535 /* what more there are is not told apart */
 
 struct script_op {
+    uint64_t at;   /* ns since the trace began: when it was recorded */
     uint64_t time; /* ns of the thread's own time since the trace began: less what it had waited for memory */
     uint64_t size; /* of a request, bytes; of a trim, when it was over in the recording */
     uint32_t block; /* the place of a block: used again once it is freed */
