@@ -51,8 +51,8 @@ is_short() {
 # locks_are_listed: each lock that a struct or a file has is in a row of doc/thread-safety.md with its name and its file. That of bias.h is the
 # lock of a cache.
 locks_are_listed() {
-    grep -rE --include='*.[ch]' '^ *(static )?(pthread_(mutex|rwlock)_t|weir__spin|weir__bias) [a-z_]+( =[^(]*)?;' lib share plugin/torch |
-        grep -v -E '^lib/(gpu|base/bias)' | sed -E -e 's,^plugin/,,' -e 's,^(lib|share)/([^:]*/)?,,' | while IFS=: read -r file rest; do
+    grep -rE --include='*.[ch]' '^ *(static )?(pthread_(mutex|rwlock)_t|weir__spin|weir__bias) [a-z_]+( =[^(]*)?;' lib share audit plugin/torch |
+        grep -v -E '^lib/(gpu|base/bias)' | sed -E -e 's,^plugin/,,' -e 's,^(lib|share|audit)/([^:]*/)?,,' | while IFS=: read -r file rest; do
         name=$(echo "$rest" | sed -e 's/ *[=;].*//' -e 's/.* //')
         grep -F "| \`$file\` |" doc/thread-safety.md | grep -q "[\`.]$name\`" || echo "$file: $name"
     done >"$tap_dir/found"
@@ -71,9 +71,9 @@ lib_files=$(find lib -maxdepth 1 -name '*.[ch]')
 base='config\.h"|lib/weir\.h|lib/gpu/gpu\.h|lib/gpu/clock\.h|policy/|lib/base/'
 share_base='share/base/|lib/|policy/|config\.h"'
 # What may not call CUDA: all but lib/gpu/cuda* and the programs that show or measure it.
-cuda_free=$(find policy lib share trace plugin/torch tools -name '*.[ch]' ! -path 'lib/gpu/cuda*')
+cuda_free=$(find policy lib share trace audit plugin/torch tools -name '*.[ch]' ! -path 'lib/gpu/cuda*')
 # The simulator dies where CUDA does, and says why.
-library_files=$(find policy lib share trace plugin/torch -name '*.c' ! -path 'lib/gpu/sim*')
+library_files=$(find policy lib share trace audit plugin/torch -name '*.c' ! -path 'lib/gpu/sim*')
 above_share='share/|lib/|policy/|trace/|config\.h"'
 tools_files=$(find tools -name '*.[ch]')
 plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
@@ -100,12 +100,16 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
     # weir_torch.h is installed beside weir.h.
     check "plugin_includes_only_what_is_below_it" includes_only 'plugin/torch/|lib/|share/(open|base/order)\.h|config\.h"|weir\.h"' $plugin_files
     check "reader_of_traces_includes_only_what_is_below_it" includes_only 'trace/|lib/trace/|config\.h"' trace/*.[ch]
+    check "audit_includes_only_what_is_below_it" \
+        includes_only 'audit/|lib/base/|lib/record/|lib/trace/(head|place|writer)\.h"|lib/gpu/(gpu|clock)\.h"|policy/(environment|keys)\.h"|config\.h"' \
+        $(find audit -name '*.[ch]')
     check "what_commands_share_includes_no_command" includes_only "tools/common/|$above_share" tools/common/*.[ch]
     check "tools_metrics_includes_no_other_command" includes_only "tools/common/|tools/observe\.h|tools/metrics/|$above_share" tools/metrics/*.[ch]
     check "commands_include_no_other_command" includes_only "tools/common/|tools/observe\.h|$above_share" tools/*.[ch]
-    for folder in calibrate doctor record top trace try generator; do
+    for folder in calibrate doctor top trace try generator; do
         check "tools_${folder}_includes_no_other_command" includes_only "tools/common/|tools/$folder/|$above_share" tools/$folder/*.[ch]
     done
+    check "tools_record_includes_no_other_command" includes_only "tools/common/|tools/record/|audit/report\.h|$above_share" tools/record/*.[ch]
     check "headers_include_each_other_one_way" headers_include_one_way $(find policy lib share trace plugin/torch tools -name '*.h')
     check "public_header_includes_no_other_file_of_ours" includes_only '<' lib/weir.h
     check "public_header_of_cxx_includes_that_of_c_alone" includes_only 'weir\.h"' lib/weir.hpp

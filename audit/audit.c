@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * audit.c - what the loader tells of (rtld-audit(7)): objects, among which are the driver and Weir itself, and symbols of the driver that the
+ * program binds or looks up, in whose place it gets a wrapper.
+ *
+ * The loader calls these functions with its lock held. `lock` guards the list of objects, for the thread that writes stacks; the child of a
+ * fork takes it only where no such thread was there.
+ */
+#include "config.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "audit/driver.h"
+#include "audit/session.h"
+#include "lib/record/modules.h"
+
+/* An object of the program's, as dl_iterate_phdr() would tell of it. */
+struct object {
+    struct object *next;
+    const struct link_map *map;
+    const ElfW(Phdr) *headers;
+    ElfW(Half) count;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct object *objects;
+static unsigned long long opened, closed; /* objects, ever; guarded by lock as the list is */
+
+static bool is_wanted; /* by who started the program; fixed before any object is told of */
+static bool is_ending;
+static const struct link_map *driver, *libc;
+static Lmid_t driver_namespace;
+void *_Atomic driver_real[DRIVER_FUNCTION_COUNT];
+
+static const char *const names[DRIVER_FUNCTION_COUNT] = {
+#define X(id, name, version) "cu" #id,
+    DRIVER_FUNCTIONS(X)
+#undef X
+};
+static const struct {
+    const char *name;
+    int version;
+} forms[DRIVER_FUNCTION_COUNT] = {
+#define X(id, name, version) {name, version},
+    DRIVER_FUNCTIONS(X)
+#undef X
+};
+
+/* Objects -------------------------------------------------------------------------------------------------------------------------------- */
+
+static bool is_named(const struct link_map *map, const char *name)
+{
+    const char *slash = strrchr(map->l_name, '/');
+    return strncmp(slash ? slash + 1 : map->l_name, name, strlen(name)) == 0;
+}
+
+/* Without memory, stacks that go through it stay without names. */
+static void add_object(const struct link_map *map)
+{
+    Dl_info found;
+    const bool is_program = !map->l_name[0];
+    struct object *object = calloc(1, sizeof *object);
+    if (!object || (!is_program && !dladdr(map->l_ld, &found))) {
+        free(object);
+        return;
+    }
+    const ElfW(Ehdr) *start = is_program ? NULL : found.dli_fbase;
+    object->map = map;
+    object->headers = (const ElfW(Phdr) *)(is_program ? getauxval(AT_PHDR) : (uintptr_t)start + start->e_phoff);
+    object->count = is_program ? (ElfW(Half))getauxval(AT_PHNUM) : start->e_phnum;
+    pthread_mutex_lock(&lock);
+    struct object **link = &objects; /* the program is first in the list, as in that of the loader */
+    while (*link)
+        link = &(*link)->next;
+    *link = object;
+    opened++;
+    pthread_mutex_unlock(&lock);
+}
+
+static void remove_object(const struct link_map *map)
+{
+    pthread_mutex_lock(&lock);
+    struct object **link = &objects;
+    while (*link && (*link)->map != map)
+        link = &(*link)->next;
+    struct object *object = *link;
+    if (object) {
+        *link = object->next;
+        closed++;
+    }
+    pthread_mutex_unlock(&lock);
+    free(object);
+}
+
+static int each_object(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data)
+{
+    int stopped = 0;
+    pthread_mutex_lock(&lock);
+    for (const struct object *object = objects; object && !stopped; object = object->next) {
+        struct dl_phdr_info info = {.dlpi_addr = object->map->l_addr,
+                                    .dlpi_name = object->map->l_name,
+                                    .dlpi_phdr = object->headers,
+                                    .dlpi_phnum = object->count,
+                                    .dlpi_adds = opened,
+                                    .dlpi_subs = closed};
+        stopped = visit(&info, sizeof info, data);
+    }
+    pthread_mutex_unlock(&lock);
+    return stopped;
+}
+
+/* Symbols -------------------------------------------------------------------------------------------------------------------------------- */
+
+static void *replace(int function, void *real)
+{
+    atomic_store_explicit(&driver_real[function], real, memory_order_release);
+    return driver_wrapper[function];
+}
+
+/* A function has a form if the driver gives the same for the version that brought it. The first such form it is: an older driver answers
+   with it for the later ones too. */
+void *driver_looked_up(const char *name, void *found, bool is_per_thread, void *(*ask)(void *to, const char *name, int version), void *to)
+{
+    bool is_ours = false;
+    for (int i = 0; i < DRIVER_FUNCTION_COUNT; i++) {
+        const bool has_own_stream = strstr(names[i], "_ptsz");
+        if (strcmp(forms[i].name, name) != 0 || (has_own_stream && !is_per_thread))
+            continue;
+        is_ours = true;
+        if (found == driver_wrapper[i])
+            return found;
+        if (ask(to, name, forms[i].version) == found)
+            return replace(i, found);
+    }
+    if (is_ours)
+        session_unknown(name);
+    return found;
+}
+
+bool driver_find_questions(struct driver_questions *questions)
+{
+    void *handle = driver ? dlmopen(driver_namespace, driver->l_name, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    if (!handle)
+        return false;
+#define X(member, name, parameters) questions->member = (int(*) parameters)dlsym(handle, name);
+    DRIVER_QUESTIONS(X)
+#undef X
+    return true;
+}
+
+/* Functions of the C library that end the program without its destructors: what was recorded is written first. */
+#define ENDS(X)                                                                                                                            \
+    X(_exit, (int status), (status))                                                                                                       \
+    X(_Exit, (int status), (status))                                                                                                       \
+    X(execv, (const char *path, char *const *arguments), (path, arguments))                                                                \
+    X(execvp, (const char *path, char *const *arguments), (path, arguments))                                                               \
+    X(execve, (const char *path, char *const *arguments, char *const *variables), (path, arguments, variables))                            \
+    X(execvpe, (const char *path, char *const *arguments, char *const *variables), (path, arguments, variables))
+
+#define X(id, parameters, arguments_)                                                                                                      \
+    static void *_Atomic real_##id;                                                                                                        \
+    static int wrap_##id parameters                                                                                                        \
+    {                                                                                                                                      \
+        session_end(false);                                                                                                                \
+        return ((int(*) parameters)atomic_load(&real_##id))arguments_;                                                                     \
+    }
+ENDS(X)
+#undef X
+
+static uintptr_t replace_end(const char *name, uintptr_t real)
+{
+#define X(id, parameters, arguments_)                                                                                                      \
+    if (strcmp(name, #id) == 0) {                                                                                                          \
+        atomic_store(&real_##id, (void *)real);                                                                                            \
+        return (uintptr_t)wrap_##id;                                                                                                       \
+    }
+    ENDS(X)
+#undef X
+    return real;
+}
+
+/* The loader's functions ------------------------------------------------------------------------------------------------------------------ */
+
+#define EXPORTED __attribute__((visibility("default")))
+
+EXPORTED unsigned la_version(unsigned version)
+{
+    /* To refuse by 0 would have the loader unload a library that stays loaded, and end the program. */
+    is_wanted = session_open();
+    weir__modules_each = each_object;
+    if (is_wanted)
+        atomic_fetch_add(&session.report->told.processes, 1);
+    return version < LAV_CURRENT ? version : LAV_CURRENT;
+}
+
+/* Weir's own recording is the better one, of a program that uses Weir. */
+static void leave_to_weir(void)
+{
+    atomic_fetch_add(&session.report->told.weirs, 1);
+    session_end(true);
+}
+
+EXPORTED unsigned la_objopen(struct link_map *map, Lmid_t namespace, uintptr_t *cookie)
+{
+    const bool is_driver = is_named(map, "libcuda.so");
+    *cookie = (uintptr_t)map;
+    if (!is_wanted || session_is_forked())
+        return 0;
+    add_object(map);
+    if (is_named(map, "libc10_cuda.so"))
+        atomic_fetch_add(&session.report->told.torches, 1);
+    if (is_named(map, "libweir.so") || is_named(map, "libweir-torch.so"))
+        leave_to_weir();
+    if (is_driver)
+        atomic_fetch_add(driver ? &session.report->told.seconds : &session.report->told.drivers, 1);
+    if (is_named(map, "libc.so"))
+        libc = map;
+    if (!is_driver || driver)
+        return LA_FLG_BINDFROM | (map == libc ? LA_FLG_BINDTO : 0);
+    driver = map;
+    driver_namespace = namespace;
+    return LA_FLG_BINDTO | LA_FLG_BINDFROM;
+}
+
+EXPORTED unsigned la_objclose(uintptr_t *cookie)
+{
+    const struct link_map *map = (const struct link_map *)*cookie;
+    /* The program itself is the first that is closed when the process ends. From then on all stay where they are. */
+    is_ending = is_ending || !map->l_name[0];
+    if (!is_wanted || is_ending || session_is_forked())
+        return 0;
+    remove_object(map);
+    if (map == driver)
+        driver = NULL;
+    return 0;
+}
+
+EXPORTED uintptr_t la_symbind64(ElfW(Sym) *symbol, unsigned index, uintptr_t *from, uintptr_t *to, unsigned *flags, const char *name)
+{
+    (void)index;
+    (void)from;
+    *flags |= LA_SYMB_NOPLTENTER | LA_SYMB_NOPLTEXIT;
+    if ((const struct link_map *)*to == libc)
+        return replace_end(name, symbol->st_value);
+    for (int i = 0; (const struct link_map *)*to == driver && i < DRIVER_FUNCTION_COUNT; i++)
+        if (strcmp(names[i], name) == 0)
+            return (uintptr_t)replace(i, (void *)symbol->st_value);
+    return symbol->st_value;
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    session_end(false);
+}
