@@ -76,12 +76,16 @@ tools_libtools_la_SOURCES = \
 	%reldir%/page/page.h \
 	%reldir%/page/replays.c \
 	%reldir%/page/totals.c \
+	%reldir%/record/any.c \
+	%reldir%/record/any.h \
 	%reldir%/record/launch.c \
 	%reldir%/record/launch.h \
 	%reldir%/record/live.c \
 	%reldir%/record/live.h \
 	%reldir%/record/name.c \
 	%reldir%/record/name.h \
+	%reldir%/record/program.c \
+	%reldir%/record/program.h \
 	%reldir%/record/record.c \
 	%reldir%/replay/change.c \
 	%reldir%/replay/change.h \

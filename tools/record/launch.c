@@ -13,6 +13,7 @@
 #include "tools/common/complain.h"
 #include "tools/common/environment.h"
 #include "tools/common/format.h"
+#include "tools/record/any.h"
 #include "tools/record/name.h"
 
 #define FILES_SHOWN 8
@@ -50,6 +51,9 @@ static bool set_assignments(const struct record_launch *launch)
 {
     const char *former = variable("WEIR_CONF");
     former = former ? former : "";
+    /* The program's own recording, if it has one, is the better one. */
+    if (launch->is_any && policy_sets(former, "record.file"))
+        return true;
     bool sets_level = launch->level || !policy_sets(former, "record.level");
     if (!is_left(former, "record.file", "take it out, or run the command without weir record") ||
         (launch->level && !is_left(former, "record.level", "take it out, or leave --level away")) ||
@@ -66,7 +70,8 @@ static bool set_assignments(const struct record_launch *launch)
 
 /* What came of it -------------------------------------------------------------------------------------------------------------------- */
 
-static void say_files(const struct record_launch *launch, const struct record_files *before)
+/* Returns how many files there are. */
+static size_t say_files(const struct record_launch *launch, const struct record_files *before)
 {
     struct record_files after = record_files_of(launch->name);
     const char *first = NULL;
@@ -88,24 +93,30 @@ static void say_files(const struct record_launch *launch, const struct record_fi
         complain("record: wrote %zu files more", made - FILES_SHOWN);
     if (first)
         record_say_page(first, made > 1);
-    if (made == 0)
+    if (made == 0 && !launch->is_any)
         complain("record: %s opened no weir that could write %s: it does not use Weir (PyTorch: weir record -- weir run …), "
                  "was ended before, or its log says why not",
                  launch->command[0], launch->name);
     record_files_free(&after);
+    return made;
 }
 
 int record_launch(const struct record_launch *launch)
 {
     struct child child;
-    if (!set_assignments(launch))
+    struct record_any any;
+    if (!set_assignments(launch) || (launch->is_any && !record_any_begin(&any, launch->command[0], launch->name, launch->has_stacks)))
         return EXIT_TROUBLE;
     struct record_files before = record_files_of(launch->name);
     int status = child_start(&child, "record", launch->command);
     if (status == 0) {
         int how = child_follow(&child);
-        say_files(launch, &before);
+        size_t made = say_files(launch, &before);
+        if (launch->is_any)
+            record_any_end(&any, launch->command[0], made > 0);
         status = child_end_as(&child, how);
+    } else if (launch->is_any) {
+        record_any_drop(&any);
     }
     record_files_free(&before);
     return status;

@@ -9,6 +9,7 @@ struct record_launch {
     const char *name;  /* of the files, as record_name() has it */
     const char *level; /* NULL: none was asked for */
     bool has_stacks;
+    bool is_any; /* also processes that do not use Weir */
     char *const *command; /* ended by NULL */
 };
 

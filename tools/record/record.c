@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_OUTPUT, OPT_LEVEL, OPT_STACKS, OPT_PID, OPT_SECONDS, OPT_TIMEOUT };
+enum { OPT_OUTPUT, OPT_ANY, OPT_LEVEL, OPT_STACKS, OPT_PID, OPT_SECONDS, OPT_TIMEOUT };
 
 static const struct command_option options[] = {
     [OPT_OUTPUT] = {.name = "output",
@@ -22,6 +22,7 @@ static const struct command_option options[] = {
                     .kind = OPTION_TEXT,
                     .placeholder = "FILE",
                     .help = "where to write, with %p for the process and %r for its rank (default: " RECORD_NAME ")"},
+    [OPT_ANY] = {.name = "any", .kind = OPTION_FLAG, .help = "record what the command asks CUDA's driver for, also if it does not know of Weir"},
     [OPT_LEVEL] = {.name = "level", .kind = OPTION_TEXT, .placeholder = "pool|all", .help = "what to record (default: all)"},
     [OPT_STACKS] = {.name = "stacks", .kind = OPTION_FLAG, .help = "record the call stack of each request as well"},
     [OPT_PID] = {.name = "pid",
@@ -59,6 +60,7 @@ static int run_command(const struct command_call *call, const char *name)
         .name = name,
         .level = call->options[OPT_LEVEL].text,
         .has_stacks = call->options[OPT_STACKS].given,
+        .is_any = call->options[OPT_ANY].given,
         .command = call->operands,
     };
     return can_be_made(name) ? record_launch(&launch) : EXIT_TROUBLE;
@@ -92,6 +94,15 @@ static int run(const struct command_call *call)
         complain("record: --%s goes with the PID of a live process alone", call->options[OPT_SECONDS].given ? "seconds" : "timeout");
         return EXIT_TROUBLE;
     }
+    if (is_live && call->options[OPT_ANY].given) {
+        complain("record: --any: a process that runs already has its CUDA functions, and cannot be given others: start it by "
+                 "'weir record --any -- COMMAND'");
+        return EXIT_TROUBLE;
+    }
+    if (call->options[OPT_ANY].given && call->options[OPT_LEVEL].given) {
+        complain("record: --any: every call is recorded: leave --level away");
+        return EXIT_TROUBLE;
+    }
     char *name = record_name(call->options[OPT_OUTPUT].given ? call->options[OPT_OUTPUT].text : RECORD_NAME);
     if (!name)
         return EXIT_TROUBLE;
@@ -113,10 +124,13 @@ const struct command command_record = {
         "record.level and record.stacks are set on top of it. Existing files are never overwritten.\n"
         "With PID, as 'weir ps' shows it, a live process whose policy says control: true writes a trace until Ctrl-C, --seconds, or its\n"
         "end. The trace begins with the memory that the process has. Put -- before a command whose name is a number.\n"
+        "With --any, processes that do not use Weir write one too: every request to CUDA's driver for memory, every free, and those that held\n"
+        "the program up. It needs no change, no GPU of Weir's, and no profiler: the loader of glibc puts libweir-audit.so into it (LD_AUDIT).\n"
         "Exit status: that of COMMAND; of PID: 0 recorded, 1 the process refuses, has gone, or its file is not whole; 2 wrong usage,\n"
         "or the file cannot be made, 126 COMMAND cannot be run, 127 there is none.",
     .example = "  weir record -o train.weir -- ./train\n"
                "  weir record --stacks -- weir run python3 train.py\n"
+               "  weir record --any -o app.weir -- ./app\n"
                "  weir record 4711 --seconds=10 -o now.weir\n",
     .options = options,
     .run = run,
