@@ -18,8 +18,8 @@ KINDS = {"malloc": 16, "free": 17, "serve": 18, "keep": 19, "return": 20, "live"
 KINDS.update({"map": 32, "unmap": 33, "trim": 34, "figures": 35, "settings": 36, "stream open": 37, "stream close": 38})
 KINDS.update({"synchronise": 39, "wait": 40, "rung": 41, "out of memory": 42, "mark": 43, "asked": 44, "held": 45})
 # What an event "held" is of, by its column a.
-CALLS = ("call 0", "cudaFree", "cudaFreeHost", "cudaHostAlloc", "cudaMalloc", "cudaMallocManaged", "cudaMallocAsync", "cudaFreeAsync")
-CALLS += ("cudaMemPoolTrimTo", "cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemRelease")
+CALLS = ["call 0", "cudaFree", "cudaFreeHost", "cudaHostAlloc", "cudaMalloc", "cudaMallocManaged", "cudaMallocAsync", "cudaFreeAsync"]
+CALLS += ["cudaMemPoolTrimTo", "cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemRelease"]
 ARENA, HOST, PRIVATE, UNAWARE = 1, 2, 4, 8  # of a pool's flags
 
 
