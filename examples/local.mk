@@ -28,6 +28,10 @@ dist_examplecluster_SCRIPTS = %reldir%/cluster/torchrun.sh
 exampletracesdir = $(exampledir)/traces
 dist_exampletraces_DATA = %reldir%/traces/generation.weir
 
+## Programs that know nothing of Weir, which doc/unaware.md is about.
+exampleunawaredir = $(exampledir)/unaware
+dist_exampleunaware_DATA = %reldir%/unaware/frees.c %reldir%/unaware/segments.c
+
 check_PROGRAMS += examples/embed examples/pipeline
 examples_embed_SOURCES = %reldir%/embed.c
 examples_embed_CPPFLAGS = -I$(top_srcdir)/lib
@@ -62,13 +66,19 @@ examples_share_ring_CPPFLAGS = $(sharing_CPPFLAGS)
 examples_share_ring_LDADD = $(sharing_LDADD)
 
 if HAVE_CUDA
-check_PROGRAMS += examples/current-pool
+check_PROGRAMS += examples/current-pool examples/unaware/frees examples/unaware/segments
 examples_current_pool_SOURCES = %reldir%/current-pool.c
 examples_current_pool_CPPFLAGS = -I$(top_srcdir)/lib $(CUDA_CPPFLAGS)
 examples_current_pool_LDADD = lib/libweir.la $(CUDA_LIBS)
+examples_unaware_frees_SOURCES = %reldir%/unaware/frees.c
+examples_unaware_frees_CPPFLAGS = $(CUDA_CPPFLAGS)
+examples_unaware_frees_LDADD = $(CUDA_LIBS)
+examples_unaware_segments_SOURCES = %reldir%/unaware/segments.c
+examples_unaware_segments_CPPFLAGS = $(CUDA_CPPFLAGS)
+examples_unaware_segments_LDADD = $(CUDA_LIBS)
 endif
 
-gpu_bundle_programs += examples/embed examples/pipeline examples/current-pool $(sharing_examples)
+gpu_bundle_programs += examples/embed examples/pipeline examples/current-pool examples/unaware/frees examples/unaware/segments $(sharing_examples)
 gpu_bundle_files += examples/embed.yaml examples/pipeline.yaml examples/current-pool.yaml examples/share.yaml examples/run.sh
 
 dist_check_SCRIPTS += %reldir%/run.sh

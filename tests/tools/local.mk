@@ -27,6 +27,7 @@ dist_check_SCRIPTS += \
 	%reldir%/tune.sh \
 	%reldir%/tune_parts.sh \
 	%reldir%/unaware.sh \
+	%reldir%/unaware_examples.sh \
 	%reldir%/usage.sh \
 	%reldir%/why.sh
 EXTRA_DIST += %reldir%/holes.weir %reldir%/rmm.weir %reldir%/weir.sh
@@ -55,6 +56,7 @@ TESTS += \
 	%reldir%/top.sh \
 	%reldir%/trace.sh \
 	%reldir%/unaware.sh \
+	%reldir%/unaware_examples.sh \
 	%reldir%/usage.sh
 
 ## What `weir leases` and `weir evict` are tested with.
@@ -73,6 +75,20 @@ tests_tools_parts_LDADD = share/libshare.la
 check_PROGRAMS += tests/tools/unaware
 tests_tools_unaware_CFLAGS = $(AM_CFLAGS) -g
 tests_tools_unaware_LDADD = share/libshare.la
+
+## The programs of examples/unaware, on a driver of the tests.
+if HAVE_CUDA
+check_PROGRAMS += tests/tools/unaware-frees tests/tools/unaware-segments
+unaware_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_tools_unaware_frees_SOURCES = examples/unaware/frees.c %reldir%/unaware_runtime.c
+tests_tools_unaware_frees_CPPFLAGS = $(unaware_CPPFLAGS)
+tests_tools_unaware_frees_CFLAGS = $(AM_CFLAGS) -g
+tests_tools_unaware_frees_LDADD = -ldl
+tests_tools_unaware_segments_SOURCES = examples/unaware/segments.c %reldir%/unaware_runtime.c
+tests_tools_unaware_segments_CPPFLAGS = $(unaware_CPPFLAGS)
+tests_tools_unaware_segments_CFLAGS = $(AM_CFLAGS) -g
+tests_tools_unaware_segments_LDADD = -ldl
+endif
 
 ## What is recorded for `weir trace why`.
 check_PROGRAMS += tests/tools/refused
