@@ -54,7 +54,7 @@ static int check_file(const char *operand, struct json *json)
     const char *unreadable = NULL;
     char *text;
     size_t len;
-    int error = status == POLICY_OK ? source_read(path, &text, &len) : 0;
+    int error = status == POLICY_OK ? source_read(path, POLICY_FILE_MAX, &text, &len) : 0;
     if (error) {
         status = POLICY_UNREADABLE;
         unreadable = strerror(error);

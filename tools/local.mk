@@ -11,12 +11,10 @@ tools_libtools_la_SOURCES = \
 	%reldir%/check.c \
 	%reldir%/commands.c \
 	%reldir%/evict.c \
-	%reldir%/help.c \
 	%reldir%/leases.c \
 	%reldir%/observe.c \
 	%reldir%/observe.h \
 	%reldir%/ps.c \
-	%reldir%/reload.c \
 	%reldir%/run.c \
 	%reldir%/set.c \
 	%reldir%/show.c \
@@ -54,12 +52,12 @@ tools_libtools_la_SOURCES = \
 	%reldir%/common/terminal.h \
 	%reldir%/common/utf8.c \
 	%reldir%/common/utf8.h \
+	%reldir%/calibrate/arena.c \
 	%reldir%/calibrate/calibrate.c \
 	%reldir%/calibrate/fit.c \
 	%reldir%/calibrate/fit.h \
 	%reldir%/calibrate/measure.c \
 	%reldir%/calibrate/measure.h \
-	%reldir%/doctor/devices.c \
 	%reldir%/doctor/doctor.c \
 	%reldir%/doctor/doctor.h \
 	%reldir%/doctor/gpu.c \
@@ -74,7 +72,6 @@ tools_libtools_la_SOURCES = \
 	%reldir%/page/pack.h \
 	%reldir%/page/page.c \
 	%reldir%/page/page.h \
-	%reldir%/page/replays.c \
 	%reldir%/page/totals.c \
 	%reldir%/record/any.c \
 	%reldir%/record/any.h \
@@ -87,8 +84,6 @@ tools_libtools_la_SOURCES = \
 	%reldir%/record/program.c \
 	%reldir%/record/program.h \
 	%reldir%/record/record.c \
-	%reldir%/replay/change.c \
-	%reldir%/replay/change.h \
 	%reldir%/replay/machine.c \
 	%reldir%/replay/machine.h \
 	%reldir%/replay/outcome.c \
@@ -109,12 +104,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/replay/unaware.c \
 	%reldir%/replay/unaware.h \
 	%reldir%/replay/why.c \
-	%reldir%/trace/frame.c \
-	%reldir%/trace/frame.h \
 	%reldir%/trace/import.c \
 	%reldir%/trace/import.h \
-	%reldir%/trace/output.c \
-	%reldir%/trace/output.h \
 	%reldir%/trace/trace.c \
 	%reldir%/trace/view.c \
 	%reldir%/trace/view.h \
@@ -126,12 +117,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/view_waits.c \
 	%reldir%/tune/advice.c \
 	%reldir%/tune/advice.h \
-	%reldir%/tune/candidate.c \
-	%reldir%/tune/candidate.h \
 	%reldir%/tune/division.c \
 	%reldir%/tune/division.h \
-	%reldir%/tune/part.c \
-	%reldir%/tune/part.h \
 	%reldir%/tune/search.c \
 	%reldir%/tune/search.h \
 	%reldir%/tune/show.c \

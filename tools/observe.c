@@ -19,8 +19,7 @@
 
 static void add_socket(struct observed_sockets *sockets, const char *path)
 {
-    sockets->items = must_grow(sockets->items, sockets->count, &sockets->room, sizeof sockets->items[0]);
-    struct observed_socket *socket = &sockets->items[sockets->count++];
+    struct observed_socket *socket = MUST_ADD(sockets->items, sockets->count, sockets->room);
     *socket = (struct observed_socket){.status = WEIR_OK};
     snprintf(socket->path, sizeof socket->path, "%s", path);
 }
@@ -93,14 +92,12 @@ void observe_sockets_free(struct observed_sockets *sockets)
 
 static void add_importer(struct observed_export *seen, const struct wire_message *message)
 {
-    seen->importers = must_grow(seen->importers, seen->count, &seen->room, sizeof seen->importers[0]);
-    seen->importers[seen->count++] = (struct observed_importer){.told = message->u.importer};
+    *MUST_ADD(seen->importers, seen->count, seen->room) = (struct observed_importer){.told = message->u.importer};
 }
 
 static void add_hold(struct observed_importer *importer, const struct wire_message *message)
 {
-    importer->holds = must_grow(importer->holds, importer->hold_count, &importer->hold_room, sizeof importer->holds[0]);
-    importer->holds[importer->hold_count++] = message->u.holds;
+    *MUST_ADD(importer->holds, importer->hold_count, importer->hold_room) = message->u.holds;
 }
 
 static bool add_counts(struct observed_export *seen, const struct wire_message *message)
@@ -117,8 +114,7 @@ static bool add_ring(struct observed_export *seen, const struct wire_message *me
     for (size_t i = 0; i < seen->ring_count; i++)
         if (strcmp(seen->rings[i].name, message->u.ring.name) == 0)
             return false;
-    seen->rings = must_grow(seen->rings, seen->ring_count, &seen->ring_room, sizeof seen->rings[0]);
-    seen->rings[seen->ring_count++] = message->u.ring;
+    *MUST_ADD(seen->rings, seen->ring_count, seen->ring_room) = message->u.ring;
     return seen->is_counted;
 }
 

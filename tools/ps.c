@@ -188,8 +188,7 @@ static void list_pools(const struct processes *processes, FILE *out)
     size_t count = 0, room = 0;
     for (size_t i = 0; i < processes->count; i++)
         for (size_t j = 0; j < figures_count(processes->items[i].figures, "pools"); j++) {
-            names = must_grow(names, count, &room, sizeof *names);
-            names[count++] = figure_text(figures_at(processes->items[i].figures, "pools", j), "name");
+            *MUST_ADD(names, count, room) = figure_text(figures_at(processes->items[i].figures, "pools", j), "name");
         }
     size_t *first = first_same(names, count);
     for (size_t i = 0; i < count; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* set.c - `weir set`: changes live keys of the policy of a live process. */
+/* set.c - `weir set` and `weir reload`: change live keys of the policy of a live process, or have it read its policy again. */
 #include "tools/common/change.h"
 
 #include <limits.h>
@@ -54,4 +54,26 @@ const struct command command_set = {
                "  weir set 4711 pools.main.keep=512MiB keeper=true\n",
     .options = change_options,
     .run = run,
+};
+
+static int run_reload(const struct command_call *call)
+{
+    static const struct wire_message question = {.type = WIRE_RELOAD};
+    return change_process("reload", call, &question, "has read its policy again");
+}
+
+const struct command command_reload = {
+    .name = "reload",
+    .summary = "have a live process read its policy again",
+    .operands = "PID",
+    .operands_min = 1,
+    .operands_max = 1,
+    .details =
+        "Has process PID (as 'weir ps' shows it) read its policy again from the same file or text, and apply all differences, or none if\n"
+        "a key differs that is not live, or the policy is bad. This undoes 'weir set'. Run 'weir check' first to find errors in the file.\n"
+        "Exit status: 0 reloaded, 1 the process refuses, or there is none, 2 it does not answer, or wrong usage.",
+    .example = "  weir reload 4711\n"
+               "  weir check policy.yaml && weir reload 4711\n",
+    .options = change_options,
+    .run = run_reload,
 };

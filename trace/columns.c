@@ -114,8 +114,7 @@ static struct rows *rows_of(struct columns *columns, const struct model_block *b
 {
     const size_t place = (size_t)(block - columns->model.blocks);
     while (columns->row_count <= place) {
-        columns->rows = must_grow(columns->rows, columns->row_count, &columns->row_room, sizeof columns->rows[0]);
-        columns->rows[columns->row_count++] = (struct rows){-1, -1};
+        *MUST_ADD(columns->rows, columns->row_count, columns->row_room) = (struct rows){-1, -1};
     }
     return &columns->rows[place];
 }

@@ -167,8 +167,7 @@ bool trace_definitions_add(struct trace_definitions *definitions, const struct t
         definitions->key = must(malloc(sizeof *definitions->key));
     make_key(definitions->key, definition);
     uint32_t object = intern(definitions, definition, definitions->key, position);
-    sort->meanings = must_grow(sort->meanings, sort->meaning_count, &sort->meaning_room, sizeof sort->meanings[0]);
-    sort->meanings[sort->meaning_count++] = (struct trace_meaning){definition->id, position, object};
+    *MUST_ADD(sort->meanings, sort->meaning_count, sort->meaning_room) = (struct trace_meaning){definition->id, position, object};
     definitions->count++;
     definitions->bytes += 2 * sizeof(struct trace_meaning);
     return true;

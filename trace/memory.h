@@ -18,5 +18,7 @@ void *must(void *ptr);
 
 /* The array of `count` items with room for one more at least. */
 void *must_grow(void *items, size_t count, size_t *room, size_t size);
+/* The place of one item more, which is counted. */
+#define MUST_ADD(items, count, room) ((items) = must_grow((items), (count), &(room), sizeof *(items)), (items) + (count)++)
 
 #endif

@@ -69,8 +69,7 @@ static void note_opening(struct census *census, const struct trace_record *recor
 {
     if (record->kind != TRACE_STREAM_OPEN || !record->a || census->opening_count == OPENINGS_MAX)
         return;
-    census->openings = must_grow(census->openings, census->opening_count, &census->opening_room, sizeof census->openings[0]);
-    census->openings[census->opening_count++] = (struct opening){record->a, place, record->stream};
+    *MUST_ADD(census->openings, census->opening_count, census->opening_room) = (struct opening){record->a, place, record->stream};
 }
 
 static void tell_openings(struct census *census)

@@ -69,8 +69,7 @@ static struct model_stream *stream_of(struct model *model, uint64_t stream)
     uint32_t *place = trace_map_add(&model->by_stream, stream, 0, &is_new);
     if (is_new) {
         *place = (uint32_t)model->stream_count;
-        model->streams = must_grow(model->streams, model->stream_count, &model->stream_room, sizeof model->streams[0]);
-        model->streams[model->stream_count++] = (struct model_stream){.stream = stream};
+        *MUST_ADD(model->streams, model->stream_count, model->stream_room) = (struct model_stream){.stream = stream};
     }
     return &model->streams[*place];
 }
@@ -356,14 +355,12 @@ static void apply_moment(struct model *model, const struct trace_event *event)
 {
     struct model_moment moment = {.time = model->now, .event = model->applied, .name = event->name};
     if (event->kind == TRACE_MARK) {
-        model->marks = must_grow(model->marks, model->mark_count, &model->mark_room, sizeof moment);
-        model->marks[model->mark_count++] = moment;
+        *MUST_ADD(model->marks, model->mark_count, model->mark_room) = moment;
         return;
     }
     struct model_pool *pool = pool_of(model, event->pool);
     *(event->b ? &pool->ooms_at_cap : &pool->ooms_at_device) += 1;
-    model->ooms = must_grow(model->ooms, model->oom_count, &model->oom_room, sizeof moment);
-    model->ooms[model->oom_count++] = moment;
+    *MUST_ADD(model->ooms, model->oom_count, model->oom_room) = moment;
 }
 
 static void apply_other(struct model *model, const struct trace_event *event)

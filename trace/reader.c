@@ -159,8 +159,7 @@ static bool read_header(struct trace_reader *reader, struct trace_bytes content)
         if (!trace_take_string(&content, TRACE_STRING_MAX, &key, &key_len) ||
             !trace_take_string(&content, TRACE_VALUE_MAX, &value, &value_len))
             return false;
-        reader->pairs = must_grow(reader->pairs, reader->pair_count, &room, sizeof reader->pairs[0]);
-        struct trace_pair *pair = &reader->pairs[reader->pair_count++];
+        struct trace_pair *pair = MUST_ADD(reader->pairs, reader->pair_count, room);
         *pair = (struct trace_pair){0};
         pair->key = copy(key, key_len);
         pair->value = copy(value, value_len);
@@ -223,8 +222,7 @@ static void use_block(struct trace_reader *reader, const struct trace_block *blo
 static void take_block(struct trace_reader *reader, const struct trace_block *block)
 {
     if (block->kind == TRACE_BLOCK_EVENTS) {
-        reader->blocks = must_grow(reader->blocks, reader->block_count, &reader->block_room, sizeof reader->blocks[0]);
-        reader->blocks[reader->block_count++] = *block;
+        *MUST_ADD(reader->blocks, reader->block_count, reader->block_room) = *block;
         reader->needs_zstd |= !HAVE_ZSTD && block->coding == 1;
     } else if (block->kind == TRACE_BLOCK_END || (block->kind == TRACE_BLOCK_HEAD && !reader->has_header)) {
         use_block(reader, block);

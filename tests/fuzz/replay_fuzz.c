@@ -27,7 +27,7 @@
 #include "tools/replay/policy.h"
 #include "tools/replay/report.h"
 #include "tools/replay/run.h"
-#include "tools/tune/part.h"
+#include "tools/tune/division.h"
 
 #define MEMORY_MAX (1 << 20) /* KiB of the host that all of them may take, with a sanitizer's */
 #define DIED "the process of the replay"

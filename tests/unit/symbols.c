@@ -16,7 +16,7 @@
 #include "lib/record/modules.h"
 #include "tests/support/suite.h"
 #include "tests/unit/symbols_data.h"
-#include "tools/trace/frame.h"
+#include "tools/trace/view.h"
 
 #ifdef HAVE_LIBDW
 #define HAS_NAMES true

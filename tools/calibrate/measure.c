@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/weir.h"
 #include "tools/calibrate/fit.h"
 #include "tools/common/complain.h"
 
@@ -346,94 +345,6 @@ static bool measure_pages(struct bench *bench)
     return count > 0;
 }
 
-/* A block of an arena that has the pages already, taken and given back by one thread: Weir's own code ----------------------------------- */
-
-#define PAIRS 1000
-#define ROUNDS 15
-#define LIVE 32 /* blocks between which others come and go */
-
-/* No cache serves these sizes, and none of the arena's stands in for one: they change from request to request. */
-static const char policy_format[] = "weir: 1\ndefaults: { pool: a }\npools:\n"
-                                    "  a: { devices: [%d], backing: arena, release_threshold: all,"
-                                    " cache: { largest: 4KiB, capture_check: false } }\n";
-static const size_t sizes[] = { 48 * KIB, 200 * KIB, 20 * KIB, 700 * KIB, 96 * KIB, 333 * KIB, 8 * KIB };
-#define SIZES (sizeof sizes / sizeof sizes[0])
-
-struct arena {
-    weir *w;
-    weir_stream *stream;
-    void *live[LIVE];
-    size_t next;
-};
-
-/* Gives back the block that was taken first, and takes another one. */
-static weir_status do_pair(struct arena *arena)
-{
-    void **place = &arena->live[arena->next % LIVE];
-    weir_status status = *place ? weir_stream_free(arena->stream, *place) : WEIR_OK;
-    if (status == WEIR_OK) {
-        *place = NULL;
-        status = weir_stream_malloc(arena->stream, place, sizes[arena->next % SIZES]);
-    }
-    arena->next++;
-    return status;
-}
-
-static weir_status do_pairs(struct arena *arena)
-{
-    weir_status status = WEIR_OK;
-    for (unsigned i = 0; i < PAIRS && status == WEIR_OK; i++)
-        status = do_pair(arena);
-    return status;
-}
-
-static weir_status run_rounds(struct bench *bench, struct arena *arena, uint64_t times[ROUNDS])
-{
-    /* It brings the pages. */
-    weir_status status = do_pairs(arena);
-    for (unsigned i = 0; i < ROUNDS && status == WEIR_OK; i++) {
-        uint64_t begun = bench->gpu->now();
-        status = do_pairs(arena);
-        times[i] = (bench->gpu->now() - begun) / PAIRS;
-    }
-    for (size_t i = 0; i < LIVE; i++)
-        if (weir_stream_free(arena->stream, arena->live[i]) != WEIR_OK && status == WEIR_OK)
-            status = WEIR_CUDA_ERROR;
-    return status;
-}
-
-/* By a weir of its own, where the device can have an arena. */
-static bool measure_arena(struct bench *bench)
-{
-    char policy[sizeof policy_format + 16];
-    uint64_t times[ROUNDS];
-    struct arena arena = { .w = NULL };
-    weir_error error = WEIR_ERROR_INIT;
-    weir_options options = WEIR_OPTIONS_INIT;
-    if (!bench->gpu->supports(bench->device, GPU_FEATURE_MAPPING, NULL, 0))
-        return true;
-    snprintf(policy, sizeof policy, policy_format, bench->device);
-    options.policy_text = policy;
-    options.gpu = bench->gpu->name;
-    /* It would change this policy too. */
-    unsetenv("WEIR_CONF");
-    weir_status status = weir_open(&options, &error, &arena.w);
-    if (status == WEIR_OK)
-        status = weir_stream_create(arena.w, bench->device, NULL, &error, &arena.stream);
-    if (status == WEIR_OK) {
-        status = run_rounds(bench, &arena, times);
-        if (status != WEIR_OK)
-            weir_last_error(&error);
-    }
-    weir_stream_close(arena.stream);
-    weir_close(arena.w);
-    if (status == WEIR_OK)
-        bench_found(bench, COST_pair_arena, (struct gpu_cost){ .call = median(times, ROUNDS) });
-    else
-        complain("%s: %s: %s", cost_rows[COST_pair_arena].key, weir_status_text(status), error.text);
-    return status == WEIR_OK;
-}
-
 /* The whole ----------------------------------------------------------------------------------------------------------------------------- */
 
 static int do_nothing(struct bench *bench)
@@ -485,7 +396,7 @@ static bool measure(struct bench *bench)
 {
     bench->reading = time_of_reading(bench);
     return bench_is_good(bench, warm(bench), "a pool") && measure_calls(bench) && measure_growth(bench) && measure_pages(bench) &&
-           measure_arena(bench);
+           measure_arena(bench->gpu, bench->device, bench->result);
 }
 
 bool measure_describe(const struct gpu *gpu, int device, struct costs *costs)

@@ -16,4 +16,7 @@ bool measure_describe(const struct gpu *gpu, int device, struct costs *costs);
    than 256 MiB free. Takes up to a GiB and a half of its memory meanwhile, and a GiB of the host's. */
 bool measure_all(const struct gpu *gpu, int device, struct costs *costs);
 
+/* The part of it that is Weir's own code, by a weir of its own, where the device can have an arena. */
+bool measure_arena(const struct gpu *gpu, int device, struct costs *costs);
+
 #endif

@@ -99,8 +99,7 @@ static bool read_value(const struct command *command, const struct command_optio
     if (option->kind == OPTION_FLAG || !text)
         return true;
     if (option->kind == OPTION_TEXTS) {
-        value->texts = must_grow(value->texts, value->text_count, &value->text_room, sizeof *value->texts);
-        value->texts[value->text_count++] = text;
+        *MUST_ADD(value->texts, value->text_count, value->text_room) = text;
         return true;
     }
     if (option->kind == OPTION_TEXT) {

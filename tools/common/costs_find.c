@@ -60,7 +60,7 @@ static int read_named(const char *path, struct costs *costs)
 {
     char *text;
     size_t len;
-    int error = source_read(path, &text, &len);
+    int error = source_read(path, COSTS_TEXT_MAX, &text, &len);
     if (error) {
         complain("%s: %s", source_name(path), strerror(error));
         return EXIT_TROUBLE;

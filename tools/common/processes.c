@@ -135,8 +135,7 @@ static struct teller *teller_of(struct tellers *tellers, uint32_t uid)
     while (user < tellers->count && tellers->users[user].uid != uid)
         user++;
     if (user == tellers->count) {
-        tellers->users = must_grow(tellers->users, tellers->count, &tellers->room, sizeof *tellers->users);
-        tellers->users[tellers->count++] = (struct teller){.uid = uid};
+        *MUST_ADD(tellers->users, tellers->count, tellers->room) = (struct teller){.uid = uid};
     }
     return &tellers->users[user];
 }

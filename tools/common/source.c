@@ -25,15 +25,14 @@ const char *source_name(const char *path)
     return is_stdin(path) ? "standard input" : path;
 }
 
-int source_read(const char *path, char **text, size_t *len)
+int source_read(const char *path, size_t most, char **text, size_t *len)
 {
     FILE *in = is_stdin(path) ? stdin : fopen(path, "re");
     if (!in)
         return errno;
-    size_t room = POLICY_FILE_MAX + 1;
-    char *bytes = must(malloc(room));
+    char *bytes = must(malloc(most + 1));
     errno = 0;
-    size_t got = fread(bytes, 1, room, in);
+    size_t got = fread(bytes, 1, most + 1, in);
     int error = ferror(in) ? errno ? errno : EIO : 0;
     if (in != stdin)
         fclose(in);
@@ -82,7 +81,7 @@ int source_exit(enum policy_status status)
 static int load_stream(const char *operand, struct policy_errors *errors, struct policy **policy, char **text)
 {
     size_t len = 0;
-    int error = source_read(operand, text, &len);
+    int error = source_read(operand, POLICY_FILE_MAX, text, &len);
     if (error) {
         complain("cannot read %s: %s", source_name(operand), strerror(error));
         return EXIT_TROUBLE;

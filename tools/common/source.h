@@ -8,9 +8,9 @@
 
 #include <stdbool.h>
 
-/* Reads a whole file, or standard input for "-". At most POLICY_FILE_MAX bytes and one more, so that the parser refuses what is longer.
- *text: the caller's to free(). Returns 0, or the errno that says why not. */
-int source_read(const char *path, char **text, size_t *len);
+/* Reads a whole file, or standard input for "-". At most so many bytes and one more, as of POLICY_FILE_MAX, so that the parser refuses what is
+   longer. *text: the caller's to free(). Returns 0, or the errno that says why not. */
+int source_read(const char *path, size_t most, char **text, size_t *len);
 
 /* Whether it can be read only once: standard input for "-", or a pipe, such as the shell's <(...). */
 bool source_is_stream(const char *path);

@@ -48,8 +48,7 @@ void doctor_add(struct doctor *doctor, enum doctor_state state, const char *topi
 {
     va_list arguments;
     va_start(arguments, format);
-    doctor->findings = must_grow(doctor->findings, doctor->count, &doctor->room, sizeof doctor->findings[0]);
-    doctor->findings[doctor->count++] = (struct doctor_finding){
+    *MUST_ADD(doctor->findings, doctor->count, doctor->room) = (struct doctor_finding){
         .state = state,
         .topic = topic,
         .about = about ? must(strdup(about)) : NULL,

@@ -343,8 +343,7 @@ static void find_tellers(struct collection *collections, const struct processes 
     size_t count = 0, room = 0, at = 0;
     for (size_t i = 0; i < processes->count; i++)
         for (size_t j = 0; j < figures_count(processes->items[i].figures, "devices"); j++) {
-            uuids = must_grow(uuids, count, &room, sizeof *uuids);
-            uuids[count++] = figure_text(figures_at(processes->items[i].figures, "devices", j), "uuid");
+            *MUST_ADD(uuids, count, room) = figure_text(figures_at(processes->items[i].figures, "devices", j), "uuid");
         }
     size_t *first = first_same(uuids, count);
     for (size_t i = 0; i < processes->count; i++) {

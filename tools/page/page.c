@@ -4,8 +4,6 @@
 
 #include "tools/page/page.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +11,15 @@
 #include <unistd.h>
 
 #include "tools/common/complain.h"
+#include "tools/common/new_file.h"
+#include "tools/common/source.h"
 #include "tools/page/pack.h"
+#include "tools/replay/machine.h"
 #include "tools/replay/policy.h"
-#include "tools/trace/output.h"
+#include "tools/replay/replay.h"
+#include "tools/replay/unaware.h"
 
-enum { TUNED_MAX = 16 << 20 }; /* bytes of a document of weir tune: its own have less than one */
+enum { TUNED_MAX = 16 << 20 }; /* bytes of a document of weir tune: its own have less than one MiB */
 
 /* What is written into the page, beside its scripts. */
 struct page {
@@ -34,31 +36,21 @@ struct page {
 /* The caller's to free; NULL after a complaint. Whether it is such a document is for the page to say, which shows what is in it. */
 static char *read_tuned(const char *path)
 {
-    struct stat stat;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &stat) != 0) {
-        complain("trace: --tune=%s: %s", path, strerror(errno));
-        if (fd >= 0)
-            close(fd);
-        return NULL;
-    }
-    char *text = NULL;
-    if (!S_ISREG(stat.st_mode) || stat.st_size > TUNED_MAX) {
-        complain("trace: --tune=%s: no file of at most 16 MiB; write one with 'weir tune --json TRACE >FILE'", path);
-    } else {
-        size_t len = 0, size = (size_t)stat.st_size;
-        text = must(calloc(size + 1, 1));
-        for (ssize_t got; len < size && (got = read(fd, text + len, size - len)) > 0;)
-            len += (size_t)got;
-        /* What no document of weir tune lacks. */
-        if (text[0] != '{' || !strstr(text, "\"policy_in_force\"") || !strstr(text, "\"front\"")) {
-            complain("trace: --tune=%s is no document of weir tune: write one with 'weir tune --json TRACE >FILE'", path);
-            free(text);
-            text = NULL;
-        }
-    }
-    close(fd);
-    return text;
+    char *bytes = NULL, *text = NULL;
+    size_t len = 0;
+    int error = source_read(path, TUNED_MAX, &bytes, &len);
+    if (!error)
+        text = must(strndup(bytes, len));
+    free(bytes);
+    /* What no document of weir tune lacks. */
+    if (text && len <= TUNED_MAX && text[0] == '{' && strstr(text, "\"policy_in_force\"") && strstr(text, "\"front\""))
+        return text;
+    if (error)
+        complain("trace: --tune=%s: %s", path, strerror(error));
+    else
+        complain("trace: --tune=%s is no document of weir tune: write one with 'weir tune --json TRACE >FILE'", path);
+    free(text);
+    return NULL;
 }
 
 /* EXIT_GOOD, or after a complaint another exit status. */
@@ -112,6 +104,51 @@ static void json_columns(struct json *json, const struct page_columns *columns)
     json_end(json);
 }
 
+static void json_replay(struct json *json, const struct script *script, const char *name, const struct outcome *outcome)
+{
+    json_object(json, NULL);
+    json_string(json, "policy", SHOWN(name));
+    json_uint(json, "begin", script->begin);
+    json_uint(json, "end", script->end);
+    report_json_outcome(json, outcome);
+    char *gain = unaware_gain(script, name, outcome);
+    json_string(json, "gain", gain);
+    free(gain);
+    if (outcome->is_done) {
+        json_uints(json, "reserved_line", outcome->reserved, OUTCOME_SLICES);
+        json_uints(json, "live_line", outcome->live, OUTCOME_SLICES);
+    }
+    json_end(json);
+}
+
+/* An array "replays": what the requests of a trace come to under the recorded policy and under each of these, with lines of memory over time,
+   to be laid over the recording. EXIT_GOOD, or after a complaint another exit status. */
+static int json_replays(struct json *json, struct trace *trace, const char *const *names, char *const *texts, size_t count)
+{
+    struct script script;
+    struct machine machine;
+    int status = script_make(&script, trace) ? machine_of(&script, NULL, &machine) : EXIT_TROUBLE;
+    if (status == EXIT_GOOD) {
+        const struct report report = replay_under(&script, &machine, names, texts, count);
+        json_string(json, "replays_why_not", report.verdict.can_judge ? NULL : SHOWN(report.verdict.why));
+        char *assumptions = unaware_assumptions(&script, "");
+        json_string(json, "replays_assumptions", assumptions);
+        free(assumptions);
+        json_string(json, "replays_costs", SHOWN(machine_costs_text(&machine)));
+        json_array(json, "replays");
+        for (size_t i = 0; i < report.count; i++) {
+            json_replay(json, &script, report.names[i], &report.outcomes[i]);
+            if (!report.outcomes[i].is_done)
+                complain("%s: the replay under the policy '%s' failed: %s", trace->path, report.names[i], report.outcomes[i].why);
+        }
+        json_end(json);
+        status = replay_end(&report);
+        machine_free(&machine);
+    }
+    script_free(&script);
+    return status;
+}
+
 /* The answer of `weir trace why`, whose own document stands in that of the page. */
 static int json_why(struct json *json, const struct view *view, struct view_file *file)
 {
@@ -139,7 +176,7 @@ static int json_file(struct json *json, const struct page *page, struct view_fil
     if (columns->model.oom_count)
         status = json_why(json, view, file);
     if (view->page.policy_count)
-        status = worse_exit(status, page_json_replays(json, &file->trace, view->page.policies, page->policies, view->page.policy_count));
+        status = worse_exit(status, json_replays(json, &file->trace, view->page.policies, page->policies, view->page.policy_count));
     json_end(json);
     return status;
 }
@@ -187,6 +224,27 @@ static void write_page(const struct page *page, FILE *out)
     fwrite(page_tail, 1, page_tail_len, out);
 }
 
+/* What is written takes the place of the file, so it may be none of those that are read. */
+static bool is_input(const struct view *view, const char *path)
+{
+    struct stat output, input;
+    if (stat(path, &output) != 0)
+        return false;
+    for (size_t i = 0; i < view->count; i++)
+        if (stat(view->files[i].trace.path, &input) == 0 && input.st_dev == output.st_dev && input.st_ino == output.st_ino)
+            return true;
+    return false;
+}
+
+/* Begins the page, which is for this user alone, as it has the names and paths that the traces have. false after a complaint. */
+static bool begin_output(struct new_file *file, const struct view *view, const char *path)
+{
+    if (!is_input(view, path))
+        return new_file_begin(file, "trace", path, NEW_FILE_OR_STREAM, 0600);
+    complain("trace: %s is one of the traces: name another file", path);
+    return false;
+}
+
 static bool can_write(const struct view *view)
 {
     if (!view->page.output)
@@ -218,7 +276,7 @@ int view_page(const struct view *view)
         status = make_json(&page);
         if (is_stdout) {
             write_page(&page, stdout);
-        } else if (output_begin(&file, view, view->page.output)) {
+        } else if (begin_output(&file, view, view->page.output)) {
             write_page(&page, file.out);
             status = worse_exit(status, new_file_end(&file, true));
         } else {

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "tools/common/complain.h"
-#include "tools/trace/frame.h"
 
 /* Names -------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -71,8 +70,7 @@ static void json_stacks(struct json *json, struct view_file *file, const struct 
                                             frame->line ? 1 : frame->module ? frame->module->number + UINT64_C(2) : 0, &is_new);
             if (is_new) {
                 *place = (uint32_t)count;
-                frames = must_grow(frames, count, &room, sizeof frames[0]);
-                frames[count++] = frame;
+                *MUST_ADD(frames, count, room) = frame;
             }
             json_uint(json, NULL, *place);
         }

@@ -99,7 +99,7 @@ char *replay_policy_read(const char *command, const char *file)
     size_t len;
     if (source_path(file, &path) != EXIT_GOOD)
         return NULL;
-    int why = source_read(path, &bytes, &len);
+    int why = source_read(path, POLICY_FILE_MAX, &bytes, &len);
     free(path);
     if (why)
         complain("%s: %s: %s", command, file, strerror(why));

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * refusal.h - a request of a trace that found no memory: what the process had then, and what arithmetic on that says of it.
+ * refusal.h - a request of a trace that found no memory: what the process had then, what arithmetic on that says of it, and changes of the
+ * policy that might have served it.
  *
  * Its maker's; points into the trace, which has to outlive it.
  */
 #ifndef WEIR_REPLAY_REFUSAL_H
 #define WEIR_REPLAY_REFUSAL_H
 
+#include "tools/replay/script.h"
 #include "tools/trace/view.h"
 
 #define REFUSAL_LINES 4
@@ -32,5 +34,25 @@ uint64_t refusal_cap(const struct refusal *refusal);
 
 /* Whole sentences. Returns how many. */
 size_t refusal_conclude(const struct refusal *refusal, char lines[static REFUSAL_LINES][REFUSAL_LINE_LEN]);
+
+struct change {
+    char *text;        /* "max_size: 3072MiB" */
+    char *assignments; /* as in $WEIR_CONF */
+};
+
+struct changes {
+    struct change *items;
+    size_t count, room;
+    char **pools; /* that they are of: the request's own, at a cap, else all of its device */
+    size_t pool_count, pool_room;
+    const struct refusal *refusal;
+    bool has_caches; /* the trace tells of them */
+};
+
+/* Changes of one key each; script: up to the refusal. */
+void changes_make(struct changes *changes, const struct script *script, const struct refusal *refusal);
+/* Adds those of several keys, for where none of one key serves. */
+void changes_add_several(struct changes *changes);
+void changes_free(struct changes *changes);
 
 #endif

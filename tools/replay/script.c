@@ -72,8 +72,7 @@ static void add_stall(struct thread *thread, uint64_t end, uint64_t length, bool
         begin = begin > last->begin + last->length ? begin : last->begin + last->length;
         length = end > begin ? end - begin : 0;
     }
-    thread->spans = must_grow(thread->spans, thread->span_count, &thread->span_room, sizeof *thread->spans);
-    thread->spans[thread->span_count++] = (struct span){begin, length, is_unmap};
+    *MUST_ADD(thread->spans, thread->span_count, thread->span_room) = (struct span){begin, length, is_unmap};
     thread->stalled += length;
     thread->unmapped += is_unmap ? length : 0;
 }
@@ -90,8 +89,7 @@ static uint64_t own_time(struct thread *thread, uint64_t time)
 static struct script_op *add(struct maker *maker, const struct trace_event *event, enum script_what what)
 {
     struct script *script = maker->script;
-    script->ops = must_grow(script->ops, script->count, &script->room, sizeof *script->ops);
-    struct script_op *op = &script->ops[script->count++];
+    struct script_op *op = MUST_ADD(script->ops, script->count, script->room);
     *op = (struct script_op){.what = (uint8_t)what, .thread = (uint16_t)event->thread_number};
     op->time = own_time(&maker->threads[event->thread_number], event->time);
     op->at = bounded(event->time) > op->time ? bounded(event->time) : op->time;
@@ -143,8 +141,7 @@ static uint16_t find_label(struct maker *maker, const struct trace_text *text, b
         return (uint16_t)*place;
     if (!text || script->label_count == SCRIPT_LABELS_MAX)
         return 0;
-    script->labels = must_grow(script->labels, script->label_count, &script->label_room, sizeof *script->labels);
-    script->labels[script->label_count++] = (struct script_label){text->text, is_stream};
+    *MUST_ADD(script->labels, script->label_count, script->label_room) = (struct script_label){text->text, is_stream};
     bool is_new;
     *trace_map_add(&maker->labels, text->number, is_stream, &is_new) = (uint32_t)script->label_count;
     return (uint16_t)script->label_count;
@@ -161,8 +158,7 @@ static uint32_t take_place(struct maker *maker)
 
 static void give_place(struct maker *maker, uint32_t place)
 {
-    maker->free_places = must_grow(maker->free_places, maker->free_count, &maker->free_room, sizeof *maker->free_places);
-    maker->free_places[maker->free_count++] = place;
+    *MUST_ADD(maker->free_places, maker->free_count, maker->free_room) = place;
 }
 
 static void open_stream(struct maker *maker, const struct trace_event *event, int stream, int pool, const struct trace_text *name)

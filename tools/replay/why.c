@@ -3,10 +3,9 @@
  * why.c - `weir trace why`: of a request that found no memory, who had it, why the request failed, and which changes of the policy would
  * have served it. A view of `weir trace` that stands here, above the others, as it replays.
  */
-#include "tools/replay/change.h"
+#include "tools/replay/refusal.h"
 #include "tools/replay/machine.h"
 #include "tools/replay/policy.h"
-#include "tools/replay/refusal.h"
 #include "tools/replay/report.h"
 #include "tools/replay/run.h"
 

@@ -94,6 +94,13 @@ void view_json_stream(struct json *json, uint64_t stream, const struct trace_tex
 void view_json_moments(struct json *json, const char *key, uint64_t shift, const struct model_moment *moments, size_t count);
 /* A handle or an address, in hexadecimal. */
 void view_json_handle(struct json *json, const char *key, uint64_t handle);
+enum { FRAME_TEXT_LEN = 512 };
+
+/*
+ * "forward (model.py:42)", "launch (kernels.cu:7)", "libexample.so.1+0x1234", or "0x7f0000001234" where no module is known. May have any
+ * byte but 0.
+ */
+const char *trace_frame_text(char buffer[FRAME_TEXT_LEN], struct symbols *symbols, const struct trace_frame *frame);
 /* The frames of a stack, below each other or as an array. At most `limit` lines; 0: all. */
 void view_print_stack(struct view_file *file, const struct trace_stack *stack, const char *indent, size_t limit);
 void view_json_stack(struct json *json, struct view_file *file, const struct trace_stack *stack);

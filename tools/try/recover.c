@@ -19,8 +19,7 @@
 
 static struct try_step *add_step(struct try_run *run, const char *name, const struct try_pool *pool)
 {
-    run->steps = must_grow(run->steps, run->step_count, &run->step_room, sizeof(*run->steps));
-    struct try_step *step = &run->steps[run->step_count++];
+    struct try_step *step = MUST_ADD(run->steps, run->step_count, run->step_room);
     memset(step, 0, sizeof(*step));
     step->name = name;
     step->pool = pool;

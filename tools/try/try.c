@@ -24,8 +24,7 @@ void try_fail(struct try_run *run, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    run->reasons = must_grow(run->reasons, run->reason_count, &run->reason_room, sizeof(char *));
-    run->reasons[run->reason_count++] = make_text(format, args);
+    *MUST_ADD(run->reasons, run->reason_count, run->reason_room) = make_text(format, args);
     va_end(args);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * search.h - the search for the values of one pool: replays under many policies, and what came of each.
+ * search.h - the search for the values of one pool: candidates, which are plain values, and what the replay of each came to.
  *
  * First a coarse grid; then, around the best so far, each value alone, until nothing better shows itself. Nothing in it is random, so the
  * same trace gives the same answer.
@@ -8,8 +8,52 @@
 #ifndef WEIR_TUNE_SEARCH_H
 #define WEIR_TUNE_SEARCH_H
 
+#include "policy/policy.h"
 #include "tools/replay/run.h"
-#include "tools/tune/candidate.h"
+
+/* Thresholds that are words. */
+#define CANDIDATE_ALL UINT64_MAX        /* everything is kept */
+#define CANDIDATE_AUTO (UINT64_MAX - 1) /* the keeper sets it, which the policy then has to have */
+
+/* One choice of what is searched in one pool. */
+struct candidate {
+    uint64_t threshold;   /* bytes */
+    uint64_t largest;     /* of the caches, bytes; 0: they are off */
+    uint64_t per_stream;
+    uint64_t small_below; /* bytes */
+    uint64_t initial;
+    uint64_t max_size; /* bytes; 0: as the policy has it */
+    bool is_arena;
+};
+
+/* What was tried, and what it came to. */
+struct trial {
+    struct candidate candidate;
+    struct outcome outcome;
+};
+
+bool candidate_equals(const struct candidate *a, const struct candidate *b);
+
+/* Assignments as in $WEIR_CONF: these (NULL: none), and those that make the pool so. The caller's to free. */
+char *candidate_assignments(const struct candidate *candidate, const char *pool, const char *before);
+
+/* The threshold as a policy has it: bytes without loss, "all" or "auto". */
+const char *candidate_threshold(char text[static 32], uint64_t threshold);
+/* The same of a number of bytes: "1536MiB". */
+const char *candidate_bytes(char text[static 32], uint64_t bytes);
+
+/* As many steps of growth as these bytes need. */
+static inline uint64_t candidate_steps(uint64_t bytes)
+{
+    return (bytes + POLICY_GROWTH_STEP - 1) / POLICY_GROWTH_STEP * POLICY_GROWTH_STEP;
+}
+
+#define GAIN_MAX 160
+/* "64 MiB less at the peak, 4 ms more of stalls". */
+const char *gain_text(char text[static GAIN_MAX], const struct outcome *now, const struct outcome *before);
+
+/* Whether a is as good as b in memory and in time, and better in one of them. */
+bool trial_beats(const struct trial *a, const struct trial *b);
 
 enum goal { GOAL_TIME, GOAL_MEMORY, GOAL_BALANCE };
 
