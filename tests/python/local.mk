@@ -36,6 +36,8 @@ EXTRA_DIST += \
 	%reldir%/fake/torch/cuda/memory.py \
 	%reldir%/frames_host.py \
 	%reldir%/frames_test.py \
+	%reldir%/history_stories.py \
+	%reldir%/history_stories.txt \
 	%reldir%/memory_test.py \
 	%reldir%/package_test.py \
 	%reldir%/python.sh \

@@ -2,6 +2,7 @@
 """The shim in a real torch, with Weir's simulator behind it: started by shim.sh."""
 import contextlib
 import ctypes
+import difflib
 import gc
 import json
 import os
@@ -981,6 +982,62 @@ def a_shim_of_other_sources_is_not_taken():
     assert _build.path() is None
     assert _build.is_stale()
     shutil.move(other, path)
+
+
+def stories(policy="", command=""):
+    """What history_stories.py prints."""
+    program = os.path.join(os.environ["top_srcdir"], "tests", "python", "history_stories.py")
+    environment = {**os.environ, "SHIM_DEVICES": "2", "WEIR_SIM": os.environ["WEIR_SIM"] + ",devices=2"}
+    done = subprocess.run([sys.executable, program, policy, command], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def by_story(text):
+    """The lines of each story, by its name."""
+    found = {}
+    for line in text.splitlines():
+        if not line.startswith(" "):
+            found[line] = lines = []
+        lines.append(line)
+    return found
+
+
+def expect_answers(text):
+    """Those that stand beside the stories."""
+    with open(os.path.join(os.environ["top_srcdir"], "tests", "python", "history_stories.txt"), encoding="utf-8") as file:
+        expected, found = by_story(file.read()), by_story(text)
+    assert list(expected) == list(found), list(found)
+    for name, lines in found.items():
+        if lines[1:] != [" this torch lacks it"]:
+            assert lines == expected[name], "\n".join(difflib.unified_diff(expected[name], lines, "expected", "found", lineterm=""))
+
+
+@fact
+def the_history_answers_what_is_written_down():
+    expect_answers(stories())
+
+
+@fact
+def the_history_answers_the_same_beside_a_trace_of_all():
+    trace = os.path.join(os.environ["XDG_CACHE_HOME"], "stories-%p.weir")
+    expect_answers(stories("record: { level: all, stacks: true, file: '%s' }" % trace))
+
+
+@fact
+def the_history_answers_the_same_while_recordings_of_the_process_begin_and_end():
+    folder = os.environ["XDG_CACHE_HOME"]
+    control = os.path.join(folder, "control")
+    os.mkdir(control, 0o700)
+    os.environ["WEIR_CONTROL_DIR"] = control
+    tool = os.path.join(os.environ["top_builddir"], "tools", "weir")
+    record = "'%s' record --timeout=60 --stacks --pid=PID.1 -s 0.3 -o '%s/beside%%d.weir'" % (tool, folder)
+    try:
+        expect_answers(stories("control: true", " && ".join(record % number for number in range(5))))
+    finally:
+        del os.environ["WEIR_CONTROL_DIR"]
+    for number in range(5):
+        subprocess.run([tool, "trace", "summary", "%s/beside%d.weir" % (folder, number)], check=True, capture_output=True, timeout=60)
 
 
 RECORDED = """
