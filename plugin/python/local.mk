@@ -45,6 +45,7 @@ dist_weirpackagetorch_DATA = \
 	%reldir%/weir/torch/shim.cpp \
 	%reldir%/weir/torch/shim_blocks.h \
 	%reldir%/weir/torch/shim_history.h \
+	%reldir%/weir/torch/shim_ledger.h \
 	%reldir%/weir/torch/shim_library.h \
 	%reldir%/weir/torch/shim_regions.h \
 	%reldir%/weir/torch/shim_trackers.h \

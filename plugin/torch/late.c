@@ -31,7 +31,7 @@ static void add_late(struct torch_note *note)
     count_waiting(note, 1);
     atomic_fetch_add(&torch_busy, 1);
     weir__spin_lock(&device->late_lock);
-    torch_history_wait(note->ptr, true);
+    torch_tell((weir_torch_news){ .what = WEIR_TORCH_FREE_WAITS, .ptr = note->ptr });
     note->next = device->late;
     device->late = note;
     atomic_fetch_add(&device->late_count, 1);
@@ -42,7 +42,7 @@ static void add_waiting(struct torch_stream *stream, struct torch_note *note)
 {
     count_waiting(note, 1);
     weir__spin_lock(&stream->lock);
-    torch_history_wait(note->ptr, true);
+    torch_tell((weir_torch_news){ .what = WEIR_TORCH_FREE_WAITS, .ptr = note->ptr });
     note->next = stream->waiting;
     stream->waiting = note;
     weir__spin_unlock(&stream->lock);
@@ -75,7 +75,7 @@ static struct torch_note *pop(struct torch_note **notes)
         return NULL;
     *notes = note->next;
     count_waiting(note, -1);
-    torch_history_wait(note->ptr, false);
+    torch_tell((weir_torch_news){ .what = WEIR_TORCH_FREE_GOES_ON, .ptr = note->ptr });
     return note;
 }
 
@@ -97,7 +97,7 @@ static void conclude(struct torch_note *note, enum outcome outcome)
     const void *ptr = note->ptr;
     if (outcome == DONE) {
         torch_note_free(note);
-        torch_history_done(ptr);
+        torch_tell((weir_torch_news){ .what = WEIR_TORCH_FREE_DONE, .ptr = ptr });
     } else if (outcome == CAPTURES) {
         add_late(note);
     } else {

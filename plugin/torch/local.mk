@@ -11,8 +11,6 @@ plugin_torch_libtorch_la_SOURCES = \
 	%reldir%/dlpack.c \
 	%reldir%/entry.c \
 	%reldir%/entry.h \
-	%reldir%/events.c \
-	%reldir%/events.h \
 	%reldir%/history.c \
 	%reldir%/history.h \
 	%reldir%/frame.c \
@@ -20,8 +18,6 @@ plugin_torch_libtorch_la_SOURCES = \
 	%reldir%/hold.h \
 	%reldir%/late.c \
 	%reldir%/late.h \
-	%reldir%/ledger.c \
-	%reldir%/ledger.h \
 	%reldir%/note.c \
 	%reldir%/note.h \
 	%reldir%/pools.c \

@@ -84,7 +84,7 @@ static void give_chunk(struct torch_device *device, struct torch_arena_chunk *ch
     if (foreign) {
         drop_foreign(device, foreign);
         device->graphs.foreign_bytes -= chunk->size;
-        torch_history_foreign_gone(chunk->base);
+        torch_tell((weir_torch_news){ .what = WEIR_TORCH_SEGMENT_WENT, .ptr = chunk->base });
     }
     torch_arena_remove(chunk);
 }
@@ -218,11 +218,11 @@ static void *grow(struct torch_device *device, struct torch_reserve *reserve, st
     if (is_added) {
         if (chunk.data) {
             device->graphs.foreign_bytes += chunk.size;
-            torch_history_foreign(device->index, chunk.base, chunk.size);
+            torch_tell((weir_torch_news){ .what = WEIR_TORCH_SEGMENT_CAME, .device = device->index, .ptr = chunk.base, .size = chunk.size });
         } else {
             count_chunk(&device->graphs, (int64_t)chunk.size);
         }
-        torch_history_chunk(chunk.base, reserve->id);
+        torch_tell((weir_torch_news){ .what = WEIR_TORCH_SEGMENT_POOL, .ptr = chunk.base, .pool = reserve->id });
         ptr = take_part(device, reserve, owner, size);
     } else if (chunk.data) {
         drop_foreign(device, chunk.data);

@@ -255,98 +255,41 @@ WEIR_API void weir_torch_python_end(void);
 /* History ------------------------------------------------------------------------------------------------------------------------------ */
 
 /*
- * What torch's memory snapshots show, for the shim, which says what torch asks for; Weir knows what it holds of the device. A *segment*
- * is a block that Weir took from CUDA, or from an arena, and that torch used: from then until Weir gives it back, in caches and out of
- * them, or a chunk of the memory of graphs. Blocks lie in segments, and what no block has of a segment is inactive. At each event all
- * blocks lie in segments; the segments of a snapshot are those of the first event's time, and what came since, less what went; the same
- * holds of blocks.
- *
- * Calls for one address have to come in the order in which it had its owners: alloc when nobody else can know the block yet, free_requested
- * when nobody else can have it, free_returned behind weir_torch_free(). Where what is asked for is unknown nothing is done. Locks of the
- * caller's may be held, which code under weir_torch_free() does not take.
+ * What happens to memory that Weir holds of the device, and torch has blocks in: for the shim, which keeps torch's memory history. A
+ * *segment* is a block that Weir took from CUDA or from an arena, from then until Weir gives it back, in caches and out of them; or a chunk
+ * that the allocator of a MemPool gave. Weir does not know which of them torch uses: other libraries of the process have some too.
  */
-enum weir_torch_action {
-    WEIR_TORCH_ALLOC,
-    WEIR_TORCH_FREE_REQUESTED,
-    WEIR_TORCH_FREE_COMPLETED, /* at once, unless other streams use the block, or something captures */
-    WEIR_TORCH_SEGMENT_ALLOC,
-    WEIR_TORCH_SEGMENT_FREE,
-    WEIR_TORCH_SNAPSHOT, /* `size`: bytes in blocks */
-    WEIR_TORCH_OOM,      /* `address`: the device's free bytes */
-    WEIR_TORCH_ANNOTATE, /* the context says something about the block */
-    WEIR_TORCH_ACTION_COUNT
-};
+typedef enum weir_torch_what {
+    WEIR_TORCH_SEGMENT_WAS,  /* a segment was there before anybody listened: `device`, `size` */
+    WEIR_TORCH_SEGMENT_USED, /* that segment was used on `stream` before anybody listened */
+    WEIR_TORCH_SEGMENT_POOL, /* the segment is memory of graphs or of a MemPool: `pool` */
+    WEIR_TORCH_SEGMENT_CAME, /* `device`, `size` */
+    WEIR_TORCH_SEGMENT_WENT,
+    WEIR_TORCH_SEGMENT_BACK, /* what this thread was last told to have gone is there: CUDA refused it. `device`, `size` */
+    WEIR_TORCH_FREE_WAITED,  /* a block of `size` bytes of `stream` was freed before anybody listened, and waits */
+    WEIR_TORCH_FREE_WAITS,   /* a block that torch freed waits for streams that use it, or for a capture's end */
+    WEIR_TORCH_FREE_GOES_ON, /* the block waits no more */
+    WEIR_TORCH_FREE_DONE     /* the free of a block that waited is complete */
+} weir_torch_what;
 
-/* What the caller keeps with events and blocks, such as a stack: the first member of what is his. Whoever passes one gives it away, with
-   `uses` 0. It comes back by weir_torch_history_sweep() when nobody keeps it any more. */
-typedef struct weir_torch_context {
-    struct weir_torch_context *next;
-    uint64_t uses; /* the library's */
-} weir_torch_context;
-
-typedef struct weir_torch_history {
-    size_t size;         /* in: sizeof(weir_torch_history) */
-    uint64_t entries;    /* events of each device that are kept at most, the latest ones */
-    unsigned skipped;    /* 1 << action, of those that are not recorded */
-    int keeps_contexts;  /* with events and segments too, and not only with live blocks */
-    int clears;          /* forgets the events that were recorded before */
-} weir_torch_history;
-
-/* Begins to record, or changes what a recording keeps. Before the first of these the caller begins to tell of what he does; behind it he says,
-   by known(), which blocks there are: nothing is done about those that he told of since. WEIR_INVALID (size), WEIR_FORKED. */
-WEIR_API WEIR_CHECK weir_status weir_torch_history_begin(const weir_torch_history *history, weir_error *error);
-WEIR_API void weir_torch_history_end(void);
-WEIR_API void weir_torch_history_known(const void *ptr, uint64_t size, int device, weir_cuda_stream stream);
-
-WEIR_API void weir_torch_history_alloc(const void *ptr, uint64_t size, int device, weir_cuda_stream stream, weir_torch_context *context);
-WEIR_API void weir_torch_history_free_requested(const void *ptr, weir_torch_context *context);
-WEIR_API void weir_torch_history_free_returned(const void *ptr);
-WEIR_API void weir_torch_history_annotate(const void *ptr, weir_torch_context *context);
-WEIR_API void weir_torch_history_oom(uint64_t size, int device, weir_cuda_stream stream, uint64_t memory_free, weir_torch_context *context);
-
-/* A list, by `next`, of contexts that nobody keeps: the caller's. Mostly NULL, and then it costs nothing. */
-WEIR_API weir_torch_context *weir_torch_history_sweep(void);
-
-/* The context of the live block in which ptr lies, to be released; NULL: it has none. */
-WEIR_API weir_torch_context *weir_torch_history_context(const void *ptr);
-WEIR_API void weir_torch_history_release(weir_torch_context *context);
-
-typedef struct weir_torch_event {
-    int action;
+/* What stands with none of the members is 0. */
+typedef struct weir_torch_news {
+    weir_torch_what what;
     int device;
-    uint64_t address, size; /* of a block: the bytes asked for */
-    weir_cuda_stream stream, block_stream; /* of the segment; and that which the block was asked for on */
-    weir_torch_pool_id pool; /* of graphs; else 0, 0 */
-    int64_t time;            /* microseconds since 1970 */
-    weir_torch_context *context;
-} weir_torch_event;
-
-typedef struct weir_torch_part {
-    uint64_t address, size, asked; /* sizes of all parts of a segment add up to its own; asked: 0 of inactive ones */
-    int is_allocated, is_active;   /* active alone: freed, and not completed */
-    weir_torch_context *context;
-} weir_torch_part;
-
-typedef struct weir_torch_segment {
-    int device;
-    uint64_t address, size;
+    const void *ptr;
+    uint64_t size;
     weir_cuda_stream stream;
     weir_torch_pool_id pool;
-    size_t first_part, part_count;
-    weir_torch_context *context;
-} weir_torch_segment;
+} weir_torch_news;
 
-/* A copy of one moment, by address and by time. Contexts are kept until it is freed. */
-typedef struct weir_torch_snapshot {
-    weir_torch_segment *segments;
-    weir_torch_part *parts;
-    weir_torch_event *events; /* of all devices, those of each in order */
-    size_t segment_count, part_count, event_count;
-} weir_torch_snapshot;
+/* Called under locks of Weir's, for one address in the order of what happens. It calls nobody but the host's allocator. */
+typedef void (*weir_torch_news_fn)(const weir_torch_news *news);
 
-/* Of what is recorded; with_events: 0 leaves them out, and else the snapshot becomes an event. WEIR_NO_HOST_MEMORY, WEIR_FORKED. */
-WEIR_API WEIR_CHECK weir_status weir_torch_history_take(int with_events, weir_error *error, weir_torch_snapshot **snapshot);
-WEIR_API void weir_torch_history_free(weir_torch_snapshot *snapshot);
+/*
+ * From now on the function is told of all devices, and first of what is there: of some of it, what happened since may be told before. NULL:
+ * nobody is told, though other threads may still be in a call of the function. One thread at a time may call this. WEIR_FORKED.
+ */
+WEIR_API WEIR_CHECK weir_status weir_torch_watch(weir_torch_news_fn listener, weir_error *error);
 
 /* Sharing ------------------------------------------------------------------------------------------------------------------------------ */
 

@@ -7,8 +7,8 @@ tests_plugin_libplug_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_libplug_la_LIBADD = plugin/torch/libtorch.la tests/support/libsuite.la
 
 plugin_programs = tests/plugin/arena tests/plugin/entry tests/plugin/frames \
-	tests/plugin/graphs tests/plugin/history tests/plugin/hold tests/plugin/pools \
-	tests/plugin/streams tests/plugin/structs tests/plugin/sweep
+	tests/plugin/graphs tests/plugin/hold tests/plugin/pools \
+	tests/plugin/streams tests/plugin/structs
 check_PROGRAMS += $(plugin_programs)
 TESTS += $(plugin_programs)
 
@@ -37,11 +37,6 @@ tests_plugin_graphs_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
 tests_plugin_graphs_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_graphs_LDADD = tests/plugin/libplug.la
 
-tests_plugin_history_SOURCES = %reldir%/history.c
-tests_plugin_history_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
-tests_plugin_history_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_plugin_history_LDADD = tests/plugin/libplug.la
-
 tests_plugin_hold_SOURCES = %reldir%/hold.c
 tests_plugin_hold_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
 tests_plugin_hold_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
@@ -57,10 +52,23 @@ tests_plugin_structs_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
 tests_plugin_structs_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_structs_LDADD = tests/plugin/libplug.la
 
-tests_plugin_sweep_SOURCES = %reldir%/sweep.c tests/support/fail_malloc.c tests/support/fail_malloc.h
-tests_plugin_sweep_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+## The shim's history is C++, and is compiled with stand-ins of torch's headers, which are in torch/.
+recorded = %reldir%/recorded.cc %reldir%/recorded.h plugin/python/weir/torch/shim_blocks.h \
+	plugin/python/weir/torch/shim_history.h plugin/python/weir/torch/shim_ledger.h
+EXTRA_DIST += %reldir%/torch
+if HAVE_CXX
+check_PROGRAMS += tests/plugin/history tests/plugin/sweep
+TESTS += tests/plugin/history tests/plugin/sweep
+tests_plugin_history_SOURCES = %reldir%/history.c tests/support/fail_malloc.c tests/support/fail_malloc.h $(recorded)
+tests_plugin_history_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib -I$(top_srcdir)/%reldir%/torch
+tests_plugin_history_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_plugin_history_LDADD = tests/plugin/libplug.la
+
+tests_plugin_sweep_SOURCES = %reldir%/sweep.c tests/support/fail_malloc.c tests/support/fail_malloc.h $(recorded)
+tests_plugin_sweep_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib -I$(top_srcdir)/%reldir%/torch
 tests_plugin_sweep_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_sweep_LDADD = tests/plugin/libplug.la
+endif
 
 if HAVE_TORCH
 check_PROGRAMS += tests/plugin/throw

@@ -102,20 +102,12 @@ static weir_status call_torch(void *stats, weir_error *error)
     return weir_torch_stats_take(0, error, stats);
 }
 
-static weir_status call_history(void *history, weir_error *error)
-{
-    weir_status status = weir_torch_history_begin(history, error);
-    weir_torch_history_end();
-    return status;
-}
-
 static const weir_options open_options = { .size = sizeof open_options };
 static const weir_import_options import_options = { .size = sizeof import_options };
 static const weir_ring_options ring_options = { .size = sizeof ring_options, .slot_size = 4096, .depth = 2 };
 static const weir_export_info export_info = { .size = sizeof export_info };
 static const weir_ring_info ring_info = { .size = sizeof ring_info };
 static const weir_torch_stats torch_stats = { .size = sizeof torch_stats };
-static const weir_torch_history history = { .size = sizeof history, .entries = 10 };
 
 /* Each public struct with a size. `first`: where the first member begins that an older one lacks. */
 static const struct row {
@@ -139,7 +131,6 @@ static const struct row {
     { "weir_export_info", call_info, &export_info, sizeof export_info, offsetof(weir_export_info, pushed), true, WEIR_OK, WEIR_OK },
     { "weir_ring_info", call_ring_info, &ring_info, sizeof ring_info, offsetof(weir_ring_info, pushed), true, WEIR_OK, WEIR_OK },
     { "weir_torch_stats", call_torch, &torch_stats, sizeof torch_stats, offsetof(weir_torch_stats, memory_free), true, WEIR_OK, WEIR_OK },
-    { "weir_torch_history", call_history, &history, sizeof history, offsetof(weir_torch_history, clears), false, WEIR_OK, WEIR_OK },
 };
 #define ROWS ((int)(sizeof rows / sizeof rows[0]))
 

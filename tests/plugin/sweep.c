@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/plugin/plug.h"
+#include "tests/plugin/recorded.h"
 #include "tests/support/fail_malloc.h"
 
 #define SIZE ((ssize_t)(64 * KIB))
@@ -52,7 +53,11 @@ static void *take(ssize_t size, int device, gpu_stream stream)
     must(ptr || error.status != WEIR_OK, "%zd bytes were refused without a report", size);
     if (!ptr)
         return NULL;
-    weir_torch_history_alloc(ptr, (uint64_t)size, device, stream, NULL);
+    /* As the shim, which throws then. */
+    if (!recorded_insert(ptr, (size_t)size, device, stream)) {
+        weir_torch_free(ptr, size, device, stream);
+        return NULL;
+    }
     kept[kept_count].ptr = ptr;
     kept[kept_count].size = size;
     kept[kept_count].device = device;
@@ -64,9 +69,10 @@ static void drop(void *ptr)
 {
     for (size_t i = 0; i < kept_count; i++)
         if (kept[i].ptr == ptr) {
-            weir_torch_history_free_requested(ptr, NULL);
+            bool is_told = recorded_take(ptr);
             weir_torch_free(ptr, kept[i].size, kept[i].device, kept[i].stream);
-            weir_torch_history_free_returned(ptr);
+            if (is_told)
+                recorded_freed(ptr);
             kept[i] = kept[--kept_count];
             return;
         }
@@ -93,11 +99,11 @@ static void capture(uint64_t id)
 /* What is kept of a history adds up, whatever of it could not be kept. Returns the segments. */
 static size_t look_at_history(void)
 {
-    weir_torch_snapshot *snapshot;
-    if (weir_torch_history_take(1, NULL, &snapshot) != WEIR_OK)
+    struct recorded *snapshot = recorded_snapshot();
+    if (!snapshot)
         return 0;
     for (size_t i = 0; i < snapshot->segment_count; i++) {
-        const weir_torch_segment *segment = &snapshot->segments[i];
+        const struct recorded_segment *segment = &snapshot->segments[i];
         uint64_t bytes = 0;
         for (size_t j = 0; j < segment->part_count; j++)
             bytes += snapshot->parts[segment->first_part + j].size;
@@ -105,15 +111,14 @@ static size_t look_at_history(void)
              (unsigned long long)segment->size);
     }
     size_t count = snapshot->segment_count;
-    weir_torch_history_free(snapshot);
+    recorded_free(snapshot);
     return count;
 }
 
 static void scenario(void)
 {
     weir_torch_stats stats = { .size = sizeof stats };
-    weir_torch_history history = { .size = sizeof history, .entries = 50 };
-    must(weir_torch_history_begin(&history, NULL) == WEIR_OK, "no history");
+    recorded_begin(50, RECORDED_ALL_STACKS, false, NULL);
     take(SIZE, 0, a);
     drop(take(SIZE, 0, a));
     drop(take(LARGE, 0, a));
@@ -167,7 +172,7 @@ static void check(void)
         must(!stats.reserved, "%llu bytes reserved of device %d", (unsigned long long)stats.reserved, device);
     }
     must(!look_at_history(), "segments of memory that is gone");
-    weir_torch_history_end();
+    recorded_end();
     sim_census(&census);
     must(!census.blocks, "%zu blocks", census.blocks);
     must(census.events <= 3, "%zu events", census.events);

@@ -30,7 +30,8 @@ NAME = "weir_torch_shim"
 # What makes the shim. `weir run`, which sets that variable, finds this package where Python alone may not.
 COMMAND = ("weir run -- " if "WEIR_TORCH_PATCH" in os.environ else "") + "python -m weir.torch build"
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
-_SOURCES = ["shim.cpp", "shim_blocks.h", "shim_history.h", "shim_library.h", "shim_regions.h", "shim_trackers.h", "weir_torch.h", "weir.h"]
+_SOURCES = ["shim.cpp", "shim_blocks.h", "shim_history.h", "shim_ledger.h", "shim_library.h", "shim_regions.h", "shim_trackers.h"]
+_SOURCES += ["weir_torch.h", "weir.h"]
 _LIBRARIES = ["c10", "c10_cuda", "torch", "torch_cpu", "torch_cuda"]
 
 

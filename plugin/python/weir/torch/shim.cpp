@@ -45,7 +45,7 @@ using weir_shim::Device;
 using weir_shim::History;
 using weir_shim::Library;
 using weir_shim::Trackers;
-using PoolId = c10::cuda::MempoolId_t;
+using weir_shim::PoolId;
 
 /* Set once, by make_allocator(), before torch can call. */
 const Library *library;
@@ -159,7 +159,7 @@ public:
             return;
         Block block;
         bool is_told = false;
-        if (!history.take(*library, blocks, ptr, block, is_told)) {
+        if (!history.take(blocks, ptr, block, is_told)) {
             TORCH_CHECK(!isEnabled(), "weir: ", ptr,
                         " is not a block of torch's that is live: it was freed already, or never allocated");
             free_uncached(ptr);
@@ -167,7 +167,7 @@ public:
         }
         library->free(ptr, static_cast<ssize_t>(block.size), block.device, block.stream);
         if (C10_UNLIKELY(is_told))
-            history.freed(*library, ptr);
+            history.freed(ptr);
         if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
             profile(ptr, -static_cast<int64_t>(block.size), block.device);
     }
@@ -313,14 +313,14 @@ public:
             Block block;
             bool is_told = false;
             void *ptr = delta->freed[i].ptr;
-            if (history.take(*library, blocks, ptr, block, is_told) && is_told)
-                history.freed(*library, ptr);
+            if (history.take(blocks, ptr, block, is_told) && is_told)
+                history.freed(ptr);
             said.ptrs_freed.push_back(ptr);
         }
         for (size_t i = 0; i < delta->made_count; i++) {
             const weir_torch_change &made = delta->made[i];
             History::Gathered context = history.gather(caching::RecordContext::STATE);
-            history.insert(*library, blocks, { made.ptr, made.size, made.stream, device }, context);
+            history.insert(blocks, { made.ptr, made.size, made.stream, device }, context);
             said.dataptrs_allocd.emplace_back(made.ptr, made.ptr, &free_block, c10::Device(c10::DeviceType::CUDA, device));
         }
         return said;
@@ -342,9 +342,9 @@ public:
     {
         check_process();
         if (enabled)
-            history.begin(*library, blocks, context, entries, when, clears, skipped);
+            history.begin(library->watch, blocks, context, entries, when, clears, skipped);
         else
-            history.end(*library);
+            history.end(library->watch);
     }
     void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &words)
     {
@@ -364,9 +364,9 @@ public:
     void annotateMemory(const void *ptr, const std::string &words)
     {
         if (history.is_on())
-            history.annotate(*library, ptr, words);
+            history.annotate(ptr, words);
     }
-    std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *ptr) { return history.context_of(*library, ptr); }
+    std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *ptr) { return history.stack_at(ptr); }
     void attachOutOfMemoryObserver(caching::OutOfMemoryObserver observer) override
     {
         std::lock_guard<std::mutex> guard(lock);
@@ -432,7 +432,7 @@ private:
         check_process();
         if ((id.first || id.second) && trackers.has_attached(caller))
             return trackers.segments(id);
-        return history.snapshot(*library, blocks, id, with_traces, device_count);
+        return history.snapshot(library->watch, blocks, id, with_traces, device_count);
     }
 
     /* As torch reads variables that say yes or no. */
@@ -541,7 +541,7 @@ private:
         else if (C10_UNLIKELY(static_cast<bool>(thrown)))
             thrown = nullptr; /* of a pool's own allocator, before another pool served the request */
         try {
-            history.insert(*library, blocks, { ptr, size, stream, device }, context);
+            history.insert(blocks, { ptr, size, stream, device }, context);
         } catch (...) {
             library->free(ptr, static_cast<ssize_t>(size), device, stream);
             throw;
@@ -616,7 +616,7 @@ void *Weir::get_or_throw(size_t size, Device device, cudaStream_t stream, Histor
             C10_THROW_ERROR(Error, std::string("weir: ") + error.text);
     }
     weir_torch_stats stats = stats_or_none(device);
-    history.out_of_memory(*library, size, device, stream, stats.memory_free, context);
+    history.out_of_memory(size, device, stream, stats.memory_free, context);
     std::vector<caching::OutOfMemoryObserver> copy;
     {
         std::lock_guard<std::mutex> guard(lock);

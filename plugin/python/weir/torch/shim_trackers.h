@@ -43,8 +43,6 @@ template <typename Info> void set_order(Info &, uint64_t, long) {}
 
 class Trackers {
 public:
-    using PoolId = c10::cuda::MempoolId_t;
-
     struct Chunk {
         Device device;
         size_t size;
@@ -94,7 +92,7 @@ public:
         if (!chunk.is_one_piece && !told.empty())
             warn(id);
         for (size_t i = 0; i < told.size() && chunk.is_one_piece; i++)
-            told[i](entry_of_chunk(WEIR_TORCH_SEGMENT_ALLOC, ptr, chunk));
+            told[i](entry_of_chunk(Entry::SEGMENT_ALLOC, ptr, chunk));
     }
     /* It is about to go back to that allocator, and nobody uses it. */
     void goes(const void *ptr)
@@ -112,7 +110,7 @@ public:
         }
         for (size_t i = 0; i < told.size() && chunk.is_one_piece; i++) {
             try {
-                told[i](entry_of_chunk(WEIR_TORCH_SEGMENT_FREE, ptr, chunk));
+                told[i](entry_of_chunk(Entry::SEGMENT_FREE, ptr, chunk));
             } catch (const std::exception &error) {
                 TORCH_WARN("weir: a tracker of torch's segments failed on one that goes: ", error.what());
             }
@@ -159,18 +157,9 @@ private:
         return !find || find(&base, &bytes, address) != 0 || address - base + size <= bytes;
     }
 
-    static caching::TraceEntry entry_of_chunk(int action, const void *ptr, const Chunk &chunk)
+    static Entry entry_of_chunk(Entry::Action action, const void *ptr, const Chunk &chunk)
     {
-        using Entry = caching::TraceEntry;
-        weir_torch_event event = {};
-        event.device = chunk.device;
-        event.address = reinterpret_cast<uintptr_t>(ptr);
-        event.size = chunk.size;
-        event.stream = chunk.stream;
-        event.pool = { chunk.pool.first, chunk.pool.second };
-        typename Entry::Action torchs{};
-        action_of<Entry>(action, torchs);
-        Entry entry = entry_of<Entry>(torchs, event, nullptr);
+        Entry entry = entry_of<Entry>(action, chunk.device, reinterpret_cast<uintptr_t>(ptr), chunk.size, chunk.stream, chunk.pool, nullptr);
         entry.time_.approx_t_ = c10::getApproximateTime();
         return entry;
     }
