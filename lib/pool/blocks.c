@@ -171,30 +171,11 @@ static void count_free(struct weir__counts *counts, const struct weir__block *bl
 
 /* Watching ---------------------------------------------------------------------------------------------------------------------------- */
 
-static inline const struct weir__watch *watch_of(struct weir__blocks *blocks)
+static inline void tell(struct weir__blocks *blocks, enum weir__happening what, const struct weir__block *block)
 {
-    return atomic_load_explicit(&blocks->watch, memory_order_acquire);
-}
-
-static inline void tell_came(struct weir__blocks *blocks, const struct weir__block *block)
-{
-    const struct weir__watch *watch = watch_of(blocks);
+    weir__watch *watch = atomic_load_explicit(&blocks->watch, memory_order_acquire);
     if (watch)
-        watch->came(block, watch->data);
-}
-
-static inline void tell_went(struct weir__blocks *blocks, const struct weir__block *block)
-{
-    const struct weir__watch *watch = watch_of(blocks);
-    if (watch)
-        watch->went(block, watch->data);
-}
-
-static inline void tell_back(struct weir__blocks *blocks, const struct weir__block *block)
-{
-    const struct weir__watch *watch = watch_of(blocks);
-    if (watch)
-        watch->back(block, watch->data);
+        watch(what, block, true);
 }
 
 /* The table --------------------------------------------------------------------------------------------------------------------------- */
@@ -253,7 +234,7 @@ enum weir__add weir__blocks_add(struct weir__blocks *blocks, const struct weir__
         if (added == WEIR__ADD_DONE) {
             fill(shard, slot, block, true);
             count_malloc(counts_of(blocks, shard, block->pool), block);
-            tell_came(blocks, block);
+            tell(blocks, WEIR__BLOCK_CAME, block);
         }
     }
     weir__spin_unlock(&shard->lock);
@@ -272,8 +253,8 @@ bool weir__blocks_replace(struct weir__blocks *blocks, const struct weir__block 
         struct weir__entry *entry = entry_of(slot);
         fill(shard, slot, block, true);
         if (entry)
-            tell_went(blocks, block); /* the former one, of which only the address is certain */
-        tell_came(blocks, block);
+            tell(blocks, WEIR__BLOCK_WENT, block); /* the former one, of which only the address is certain */
+        tell(blocks, WEIR__BLOCK_CAME, block);
         /* One that somebody has claimed is theirs to remove. */
         if (entry && claim_in(entry, block->ptr)) {
             *former = read_entry(entry);
@@ -301,7 +282,7 @@ enum weir__take weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct
         remove_slot(shard, slot);
         add_unused(shard, entry);
         count_free(counts_of(blocks, shard, block->pool), block, 1);
-        tell_went(blocks, block);
+        tell(blocks, WEIR__BLOCK_WENT, block);
     }
     weir__spin_unlock(&shard->lock);
     return found ? WEIR__TAKE_DONE : is_lent ? WEIR__TAKE_LENT : WEIR__TAKE_NONE;
@@ -355,7 +336,7 @@ void weir__blocks_remove(struct weir__blocks *blocks, struct weir__entry *entry,
     struct weir__slot *slot = weir__slots_find(slots_of(shard), block->ptr, hashed);
     if (entry_of(slot) == entry) {
         remove_slot(shard, slot);
-        tell_went(blocks, block);
+        tell(blocks, WEIR__BLOCK_WENT, block);
     }
     add_unused(shard, entry);
     if (count)
@@ -372,7 +353,7 @@ struct weir__entry *weir__blocks_put_back(struct weir__blocks *blocks, const str
     /* A search must always end at a free slot, so the last one stays free. */
     if ((has_slot(shard) || shard->count + 1 < capacity_of(slots_of(shard))) && has_unused(shard)) {
         entry = fill(shard, weir__slots_find(slots_of(shard), block->ptr, hashed), block, live);
-        tell_back(blocks, block);
+        tell(blocks, WEIR__BLOCK_BACK, block);
         if (live)
             count_free(counts_of(blocks, shard, block->pool), block, (uint64_t)-1);
     }
@@ -439,11 +420,17 @@ void weir__blocks_visit(struct weir__blocks *blocks, void (*use)(const struct we
     visit_entries(blocks, false, visit_live, &visit);
 }
 
-void weir__blocks_watch(struct weir__blocks *blocks, const struct weir__watch *watch)
+static void visit_watched(const struct weir__block *block, bool is_live, void *data)
+{
+    weir__watch *const *watch = data;
+    (*watch)(WEIR__BLOCK_WAS, block, is_live);
+}
+
+void weir__blocks_watch(struct weir__blocks *blocks, weir__watch *watch)
 {
     atomic_store_explicit(&blocks->watch, watch, memory_order_release);
     if (watch)
-        visit_entries(blocks, true, watch->there, watch->data);
+        visit_entries(blocks, true, visit_watched, &watch);
 }
 
 struct visit {

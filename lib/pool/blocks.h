@@ -71,20 +71,20 @@ struct weir__shard {
 } __attribute__((aligned(64)));
 
 /*
- * Who wants to know which blocks a table has: told of each that comes and goes, under its shard's lock, so that what is told of one address
- * is told in order. It must not call Weir. It is there for as long as the table.
+ * A watcher of a table is told of each block that comes and goes, under its shard's lock, so that it hears of one address in order. It must
+ * not call Weir. Of a block that went only the address is certain.
  */
-struct weir__watch {
-    void (*there)(const struct weir__block *block, bool is_live, void *data); /* was in the table before anybody watched */
-    void (*came)(const struct weir__block *block, void *data);
-    void (*went)(const struct weir__block *block, void *data);
-    void (*back)(const struct weir__block *block, void *data); /* went, and could not be freed */
-    void *data;
+enum weir__happening {
+    WEIR__BLOCK_WAS, /* in the table before anybody watched; only then it may be not live */
+    WEIR__BLOCK_CAME,
+    WEIR__BLOCK_WENT,
+    WEIR__BLOCK_BACK, /* it went, and could not be freed */
 };
+typedef void weir__watch(enum weir__happening what, const struct weir__block *block, bool is_live);
 
 struct weir__blocks {
     struct weir__shard shards[WEIR__SHARDS];
-    const struct weir__watch *_Atomic watch; /* looked at under the locks of shards; mostly NULL */
+    weir__watch *_Atomic watch;  /* looked at under the locks of shards; mostly NULL */
     struct weir__slots *nothing; /* what a shard has that never had a block */
 };
 
@@ -183,8 +183,8 @@ struct weir__counts weir__blocks_count(struct weir__blocks *blocks, const weir_p
 /* Calls `use` with each live block, under its shard's lock. */
 void weir__blocks_visit(struct weir__blocks *blocks, void (*use)(const struct weir__block *block, void *data), void *data);
 
-/* From now on this is who watches, and is told of all blocks that are there; NULL: nobody. */
-void weir__blocks_watch(struct weir__blocks *blocks, const struct weir__watch *watch);
+/* From now on this function watches, and is told of all blocks that are there; NULL: nobody. */
+void weir__blocks_watch(struct weir__blocks *blocks, weir__watch *watch);
 
 /* Calls `use` for each live block of the device that is not a graph's own, in no order, under a leaf lock: it must not call Weir. */
 void weir__blocks_each(weir *w, int device, void (*use)(const void *ptr, uint64_t size, void *data), void *data);

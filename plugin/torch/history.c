@@ -13,51 +13,31 @@
 
 weir_torch_news_fn _Atomic torch_listener;
 
-/* Blocks of Weir's, with the lock of a table's shard ----------------------------------------------------------------------------------- */
-
-/* A graph's own block is no memory of torch's, but may take the place of a block that was. */
-static void tell_of(enum weir_torch_what what, const struct weir__block *block)
-{
-    uint64_t given = weir__class_given(block->class, block->size);
-    if (block->extent)
-        given = (given + TORCH_ARENA_STEP - 1) / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
-    if (!block->graph || what == WEIR_TORCH_SEGMENT_WENT)
-        torch_tell((weir_torch_news){ .what = what, .device = block->pool->device->index, .ptr = block->ptr, .size = given });
-}
-
 /* Of a block that no user has, the stream whose cache served it last, or keeps it. Streams that were closed are still readable. */
 static gpu_stream stream_of(const struct weir__block *block)
 {
     return ((const weir_stream *)(const void *)((const char *)block->guard - offsetof(weir_stream, cache.lock)))->handle;
 }
 
-static void segment_there(const struct weir__block *block, bool is_live, void *data)
+/* Called with the lock of a table's shard. A graph's own block is no memory of torch's, but may take the place of a block that was. */
+static void tell_block(enum weir__happening happening, const struct weir__block *block, bool is_live)
 {
-    (void)data;
-    tell_of(WEIR_TORCH_SEGMENT_WAS, block);
+    static const enum weir_torch_what whats[] = {
+        [WEIR__BLOCK_WAS] = WEIR_TORCH_SEGMENT_WAS,
+        [WEIR__BLOCK_CAME] = WEIR_TORCH_SEGMENT_CAME,
+        [WEIR__BLOCK_WENT] = WEIR_TORCH_SEGMENT_WENT,
+        [WEIR__BLOCK_BACK] = WEIR_TORCH_SEGMENT_BACK,
+    };
+    weir_torch_news news = { .what = whats[happening], .device = block->pool->device->index, .ptr = block->ptr,
+                             .size = weir__class_given(block->class, block->size) };
+    if (block->graph && happening != WEIR__BLOCK_WENT)
+        return;
+    if (block->extent)
+        news.size = (news.size + TORCH_ARENA_STEP - 1) / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
+    torch_tell(news);
     if (!is_live && block->guard)
         torch_tell((weir_torch_news){ .what = WEIR_TORCH_SEGMENT_USED, .ptr = block->ptr, .stream = stream_of(block) });
 }
-
-static void segment_came(const struct weir__block *block, void *data)
-{
-    (void)data;
-    tell_of(WEIR_TORCH_SEGMENT_CAME, block);
-}
-
-static void segment_went(const struct weir__block *block, void *data)
-{
-    (void)data;
-    tell_of(WEIR_TORCH_SEGMENT_WENT, block);
-}
-
-static void segment_back(const struct weir__block *block, void *data)
-{
-    (void)data;
-    tell_of(WEIR_TORCH_SEGMENT_BACK, block);
-}
-
-/* The rest, under its own locks -------------------------------------------------------------------------------------------------------- */
 
 static void chunk_there(const struct torch_chunk *chunk, void *data)
 {
@@ -80,16 +60,12 @@ static void late_there(const struct torch_note *note, void *data)
                                   .stream = note->stream ? note->stream->handle : NULL });
 }
 
-/* Begin and end ------------------------------------------------------------------------------------------------------------------------ */
-
-static const struct weir__watch watch = { segment_there, segment_came, segment_went, segment_back, NULL };
-
 /* Whoever begins finds the device, or what has begun is seen here. */
 void torch_history_attach(struct torch_device *device)
 {
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load(&torch_listener))
-        weir__blocks_watch(&device->w->blocks, &watch);
+        weir__blocks_watch(&device->w->blocks, tell_block);
 }
 
 /* Tables first, then what lies in their blocks. */
@@ -102,7 +78,7 @@ weir_status weir_torch_watch(weir_torch_news_fn listener, weir_error *error)
     atomic_thread_fence(memory_order_seq_cst);
     struct torch_device *device = torch_is_over() ? NULL : torch_device_next(-1);
     for (; device; device = torch_device_next(device->index)) {
-        weir__blocks_watch(&device->w->blocks, listener ? &watch : NULL);
+        weir__blocks_watch(&device->w->blocks, listener ? tell_block : NULL);
         if (listener) {
             torch_reserve_each_chunk(device, chunk_there, NULL);
             torch_late_each(device, late_there, NULL);
