@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* leases.c - `weir leases`: who holds what of the pools that are shared here, for how long, and what went through their rings. */
+/* leases.c - `weir leases` and `weir evict`: who holds what of the pools that are shared here, for how long, and what went through their rings.; and whom they are taken from. */
 #include "tools/common/command.h"
 #include "tools/common/format.h"
 #include "tools/common/json.h"
+#include "tools/common/observe.h"
 #include "tools/common/processes.h"
-#include "tools/observe.h"
 #include "tools/common/table.h"
 #include "tools/common/terminal.h"
 
@@ -15,10 +15,27 @@
 
 enum { OPT_ALL, OPT_JSON, OPT_TIMEOUT };
 
+#define TIMEOUT_DEFAULT_MS 5000
+#define TIMEOUT_OPTION                                                                                                                     \
+    {"timeout", 0, OPTION_SECONDS, "SECONDS", "how long to wait for all exporters together (default: 5)", 0.01, 3600}
+
+static unsigned timeout_of(const struct option_value *option)
+{
+    return option->given ? (unsigned)(option->seconds * 1000) : TIMEOUT_DEFAULT_MS;
+}
+
+/* What could not be looked into. */
+static void complain_unlisted(const char *subcommand, const struct observed_sockets *sockets)
+{
+    if (sockets->unlisted)
+        complain("%s: " SHARE_SYSTEM_DIRECTORY " cannot be listed (%s): name the sockets there, or ask as root", subcommand,
+                 sockets->unlisted);
+}
+
 static const struct command_option options[] = {
     [OPT_ALL] = {.name = "all", .kind = OPTION_FLAG, .help = "a line for each mapped slot of a ring, not one for all of them"},
     [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
-    [OPT_TIMEOUT] = OBSERVE_TIMEOUT_OPTION,
+    [OPT_TIMEOUT] = TIMEOUT_OPTION,
     {0},
 };
 
@@ -163,7 +180,7 @@ static void print_answers(const struct observed_sockets *sockets, bool has_all)
         is_first = false;
         print_export(answer->path, &answer->seen, has_all);
     }
-    observe_complain_unlisted("leases", sockets);
+    complain_unlisted("leases", sockets);
     if (sockets->count == 0)
         puts("No pool is shared here: there is no socket in $XDG_RUNTIME_DIR/weir/share, nor in " SHARE_SYSTEM_DIRECTORY ".");
 }
@@ -290,7 +307,7 @@ static int run(const struct command_call *call)
     struct observed_sockets sockets;
     if (!observe_sockets("leases", call->count, call->operands, &sockets))
         return EXIT_TROUBLE;
-    observe_ask(&sockets, &list, observe_timeout(&call->options[OPT_TIMEOUT]));
+    observe_ask(&sockets, &list, timeout_of(&call->options[OPT_TIMEOUT]));
     int worst = EXIT_GOOD;
     for (size_t i = 0; i < sockets.count; i++) {
         weir_status status = sockets.items[i].status;
@@ -324,4 +341,68 @@ const struct command command_leases = {
                "  weir leases --json frames\n",
     .options = options,
     .run = run,
+};
+
+/* weir evict ----------------------------------------------------------------------------------------------------------------------------- */
+
+static const struct command_option evict_options[] = {TIMEOUT_OPTION, {0}};
+
+/* What became of all sockets together. */
+struct outcome {
+    unsigned evicted;
+    bool is_unknown; /* some exporter did not answer, or refused to */
+};
+
+static void tell(const struct observed_socket *answer, int pid, bool is_named, struct outcome *outcome)
+{
+    if (answer->status == WEIR_OK) {
+        printf("%s: process %d is evicted from pool '%s' of process %d; what it maps stays out of use until it is dead\n", SHOWN(answer->path),
+               pid, answer->seen.told.pool, answer->seen.told.pid);
+        outcome->evicted++;
+        return;
+    }
+    /* Where every socket is asked, those of dead exporters and those that do not know the process are no news. */
+    bool is_no_news = answer->status == WEIR_NOT_FOUND || answer->status == WEIR_GONE;
+    if (is_named || !is_no_news)
+        complain("evict: %s", answer->text);
+    outcome->is_unknown = outcome->is_unknown || !is_no_news;
+}
+
+static int run_evict(const struct command_call *call)
+{
+    struct observed_sockets sockets;
+    struct outcome outcome = {0};
+    int pid;
+    if (!process_read_pid(call->operands[0], &pid)) {
+        complain("evict: '%s' is no process: write its number, as 'weir leases' shows it", call->operands[0]);
+        return EXIT_TROUBLE;
+    }
+    if (!observe_sockets("evict", call->count - 1, call->operands + 1, &sockets))
+        return EXIT_TROUBLE;
+    struct wire_message question = {.type = WIRE_EVICT, .u.evict.pid = pid};
+    observe_ask(&sockets, &question, timeout_of(&call->options[0]));
+    for (size_t i = 0; i < sockets.count; i++)
+        tell(&sockets.items[i], pid, call->count > 1, &outcome);
+    complain_unlisted("evict", &sockets);
+    observe_sockets_free(&sockets);
+    if (outcome.evicted == 0)
+        complain("evict: nobody evicted process %d: it imports nothing, or is evicted already; 'weir leases' shows who imports what", pid);
+    return outcome.is_unknown ? EXIT_TROUBLE : outcome.evicted ? EXIT_GOOD : EXIT_FAILED;
+}
+
+const struct command command_evict = {
+    .name = "evict",
+    .summary = "evict a process from the pools that it imports",
+    .operands = "PID [SOCKET]...",
+    .operands_min = 1,
+    .operands_max = INT_MAX,
+    .details =
+        "Disconnects process PID from the exporters that listen at each SOCKET, or from all exporters that 'weir leases' would show. The\n"
+        "process gets no more blocks and cannot connect again; it is not killed. Its mapped blocks stay out of use until it is dead, since\n"
+        "its GPU work may still be running, so end the process too. Only root and the exporter's own user may evict.\n"
+        "Exit status: 0 evicted, 1 it imports nothing there, 2 wrong usage, or an exporter refuses or does not answer.",
+    .example = "  weir evict 4711\n"
+               "  weir evict 4711 frames\n",
+    .options = evict_options,
+    .run = run_evict,
 };

@@ -10,10 +10,9 @@ noinst_LTLIBRARIES += tools/libtools.la
 tools_libtools_la_SOURCES = \
 	%reldir%/check.c \
 	%reldir%/commands.c \
-	%reldir%/evict.c \
 	%reldir%/leases.c \
-	%reldir%/observe.c \
-	%reldir%/observe.h \
+	%reldir%/common/observe.c \
+	%reldir%/common/observe.h \
 	%reldir%/ps.c \
 	%reldir%/run.c \
 	%reldir%/set.c \

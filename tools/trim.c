@@ -61,20 +61,13 @@ static bool read_question(const struct command_call *call, struct wire_message *
 }
 
 /* Where all processes are asked, those that have no such pool are not meant, nor those that ended meanwhile. */
-static bool is_meant(const struct process *process, const struct command_call *call)
+static bool is_not_meant(const struct process *process, const void *data)
 {
-    return !(call->options[OPT_ALL].given && (process->status == WEIR_NOT_FOUND || process->status == WEIR_GONE));
+    (void)data;
+    return process->status == WEIR_NOT_FOUND || process->status == WEIR_GONE;
 }
 
-static bool has_meant(const struct processes *processes, const struct command_call *call)
-{
-    size_t i = 0;
-    while (i < processes->count && !is_meant(&processes->items[i], call))
-        i++;
-    return i < processes->count;
-}
-
-static void print_words(const struct processes *processes, const struct command_call *call)
+static void print_words(const struct processes *processes)
 {
     for (size_t i = 0; i < processes->count; i++) {
         const struct process *process = &processes->items[i];
@@ -83,14 +76,12 @@ static void print_words(const struct processes *processes, const struct command_
         if (process->status == WEIR_OK)
             printf("process %s (%s): gave %s in %s\n", name.chars, process->program,
                    SIZE_TEXT(process->gave_bytes), TIME_TEXT(process->gave_us * 1000));
-        else if (is_meant(process, call))
+        else
             complain("trim: process %s: %s", name.chars, process->reason);
     }
-    if (processes->count == 0 && call->options[OPT_ALL].given)
-        puts("No process can be asked here: 'weir ps' would show none.");
 }
 
-static void print_json(const struct processes *processes, const struct command_call *call, int status)
+static void print_json(const struct processes *processes, int status)
 {
     struct json json = JSON_INIT(stdout);
     uint64_t sum = 0;
@@ -98,8 +89,6 @@ static void print_json(const struct processes *processes, const struct command_c
     json_array(&json, "processes");
     for (size_t i = 0; i < processes->count; i++) {
         const struct process *process = &processes->items[i];
-        if (!is_meant(process, call))
-            continue;
         process_json(&json, process);
         if (process->status == WEIR_OK) {
             json_uint(&json, "gave_bytes", process->gave_bytes);
@@ -112,18 +101,6 @@ static void print_json(const struct processes *processes, const struct command_c
     json_uint(&json, "gave_bytes", sum);
     json_uint(&json, "status", (uint64_t)status);
     json_end(&json);
-}
-
-static int judge(const struct processes *processes, const struct command_call *call, int status)
-{
-    for (size_t i = 0; i < processes->count; i++)
-        if (is_meant(&processes->items[i], call))
-            status = worse_exit(status, process_exit(&processes->items[i]));
-    if (processes->count > 0 && !has_meant(processes, call) && call->options[OPT_POOL].given) {
-        complain("trim: no process has a pool '%s'; 'weir ps' shows which there are", call->options[OPT_POOL].text);
-        return EXIT_FAILED;
-    }
-    return status;
 }
 
 /* All weirs of a process are meant; but elsewhere those of one number may be of several processes. */
@@ -144,18 +121,30 @@ static int find(const struct command_call *call, unsigned timeout_ms, struct pro
 static int run(const struct command_call *call)
 {
     unsigned timeout_ms = processes_timeout(&call->options[OPT_TIMEOUT]);
+    const struct option_value *pool = &call->options[OPT_POOL];
+    bool is_json = call->options[OPT_JSON].given, is_all = call->options[OPT_ALL].given;
     struct wire_message question;
     struct processes processes;
     if (!read_question(call, &question))
         return EXIT_TROUBLE;
     int status = find(call, timeout_ms, &processes);
+    size_t asked = processes.count;
     processes_send(&processes, &question, timeout_ms);
-    status = judge(&processes, call, status);
+    if (is_all)
+        processes_drop(&processes, is_not_meant, NULL);
+    for (size_t i = 0; i < processes.count; i++)
+        status = worse_exit(status, process_exit(&processes.items[i]));
+    if (asked > 0 && processes.count == 0 && pool->given) {
+        complain("trim: no process has a pool '%s'; 'weir ps' shows which there are", pool->text);
+        status = EXIT_FAILED;
+    }
     /* Where no process is meant the reasons are the document. */
-    if (call->options[OPT_JSON].given && (has_meant(&processes, call) || status == EXIT_GOOD))
-        print_json(&processes, call, status);
-    else if (!call->options[OPT_JSON].given)
-        print_words(&processes, call);
+    if (is_json && (processes.count > 0 || status == EXIT_GOOD))
+        print_json(&processes, status);
+    else if (!is_json)
+        print_words(&processes);
+    if (!is_json && asked == 0 && is_all)
+        puts("No process can be asked here: 'weir ps' would show none.");
     processes_free(&processes);
     return status;
 }

@@ -104,9 +104,8 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
         includes_only 'audit/|lib/base/|lib/record/|lib/trace/(head|place|writer)\.h"|lib/gpu/(gpu|clock)\.h"|policy/(environment|keys)\.h"|config\.h"' \
         $(find audit -name '*.[ch]')
     check "what_commands_share_includes_no_command" includes_only "tools/common/|$above_share" tools/common/*.[ch]
-    check "tools_metrics_includes_no_other_command" includes_only "tools/common/|tools/observe\.h|tools/metrics/|$above_share" tools/metrics/*.[ch]
-    check "commands_include_no_other_command" includes_only "tools/common/|tools/observe\.h|$above_share" tools/*.[ch]
-    for folder in calibrate doctor top trace try generator; do
+    check "commands_include_no_other_command" includes_only "tools/common/|$above_share" tools/*.[ch]
+    for folder in calibrate doctor metrics trace try generator; do
         check "tools_${folder}_includes_no_other_command" includes_only "tools/common/|tools/$folder/|$above_share" tools/$folder/*.[ch]
     done
     check "tools_record_includes_no_other_command" includes_only "tools/common/|tools/record/|audit/report\.h|$above_share" tools/record/*.[ch]

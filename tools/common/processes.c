@@ -242,8 +242,7 @@ static void ask_all(struct processes *processes, const struct wire_message *ques
     free(queries);
 }
 
-/* Takes those off the list for which `is_out` holds. */
-static void drop(struct processes *processes, bool (*is_out)(const struct process *process, const void *data), const void *data)
+void processes_drop(struct processes *processes, bool (*is_out)(const struct process *process, const void *data), const void *data)
 {
     size_t kept = 0;
     for (size_t i = 0; i < processes->count; i++) {
@@ -289,7 +288,7 @@ void processes_ask(struct processes *processes, unsigned timeout_ms)
     for (size_t i = 0; i < processes->count; i++)
         read_figures(&processes->items[i]);
     free(tellers.users);
-    drop(processes, is_gone, NULL);
+    processes_drop(processes, is_gone, NULL);
     find_siblings(processes);
 }
 
@@ -360,7 +359,7 @@ static void find(struct selection *selection, unsigned timeout_ms, struct proces
 {
     processes_list(processes);
     selection->has_siblings = true;
-    drop(processes, is_unwanted, selection);
+    processes_drop(processes, is_unwanted, selection);
     selection->has_siblings = false;
     processes_ask(processes, timeout_ms);
     if (are_found(processes, selection))
@@ -410,7 +409,7 @@ int processes_find(const char *subcommand, int count, char *const *operands, uns
         complain_of_none(subcommand, processes, selection.items[i], operands[i]);
         status = EXIT_FAILED;
     }
-    drop(processes, is_unwanted, &selection);
+    processes_drop(processes, is_unwanted, &selection);
     free(selection.items);
     return status;
 }

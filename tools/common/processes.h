@@ -56,6 +56,8 @@ void processes_list(struct processes *processes);
 void processes_ask(struct processes *processes, unsigned timeout_ms);
 /* Asks those of them that answered the latest question something that is answered by READY or GAVE. The others stay as they are. */
 void processes_send(struct processes *processes, const struct wire_message *question, unsigned timeout_ms);
+/* Takes those off the list for which `is_out` holds. */
+void processes_drop(struct processes *processes, bool (*is_out)(const struct process *process, const void *data), const void *data);
 void processes_free(struct processes *processes);
 
 /*

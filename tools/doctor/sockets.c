@@ -2,14 +2,11 @@
 /* sockets.c - `weir doctor`: where processes and exports listen, whose these places are, and who answers there. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "lib/base/service.h"
-#include "lib/gpu/clock.h"
 #include "share/wire/directory.h"
-#include "share/wire/query.h"
+#include "tools/common/observe.h"
 #include "tools/common/processes.h"
 #include "tools/doctor/doctor.h"
 
@@ -75,48 +72,40 @@ static void look_at_system_directory(struct doctor *doctor)
                (unsigned)info.st_mode & 07777, process_user(info.st_uid, &user));
 }
 
-static void say_export(struct doctor *doctor, const struct share_query *query)
+static void say_export(struct doctor *doctor, const struct observed_socket *socket)
 {
     struct stat info = {0};
     struct text user, owner;
-    bool is_there = lstat(query->path, &info) == 0;
-    if (query->status == WEIR_OK)
-        doctor_add(doctor, DOCTOR_GOOD, "export", query->path, NULL, "process %d of user %s answers", query->pid,
-                   process_user((uint32_t)query->uid, &user));
-    else if (query->status == WEIR_GONE && is_there)
-        doctor_add(doctor, DOCTOR_BAD, "export", query->path, "remove it, or start its exporter again, which does so",
+    bool is_there = lstat(socket->path, &info) == 0;
+    if (socket->status == WEIR_OK)
+        doctor_add(doctor, DOCTOR_GOOD, "export", socket->path, NULL, "process %d of user %s answers", socket->pid,
+                   process_user(socket->uid, &user));
+    else if (socket->status == WEIR_GONE && is_there)
+        doctor_add(doctor, DOCTOR_BAD, "export", socket->path, "remove it, or start its exporter again, which does so",
                    "nobody listens: the exporter, of user %s, was killed", process_user(info.st_uid, &owner));
-    else if (query->status == WEIR_REFUSED)
-        doctor_add(doctor, DOCTOR_NOTE, "export", query->path, NULL, "of user %s: %s", process_user(info.st_uid, &owner), query->text);
-    else if (query->status != WEIR_GONE)
-        doctor_add(doctor, DOCTOR_BAD, "export", query->path, "let its process run on if it is stopped, or end it", "%s", query->text);
+    else if (socket->status == WEIR_REFUSED)
+        doctor_add(doctor, DOCTOR_NOTE, "export", socket->path, NULL, "of user %s: %s", process_user(info.st_uid, &owner), socket->text);
+    else if (socket->status != WEIR_GONE)
+        doctor_add(doctor, DOCTOR_BAD, "export", socket->path, "let its process run on if it is stopped, or end it", "%s", socket->text);
 }
 
-static void look_at_exports(struct doctor *doctor, char (*paths)[SHARE_PATH_SIZE], size_t count)
+static void look_at_exports(struct doctor *doctor)
 {
-    size_t shown = count < SHOWN_MAX ? count : SHOWN_MAX;
-    struct share_query *queries = must(calloc(shown + 1, sizeof *queries));
-    for (size_t i = 0; i < shown; i++)
-        queries[i] = (struct share_query){.path = paths[i], .question = {.type = WIRE_LIST}, .role = WIRE_ROLE_OBSERVER};
-    share_queries_run(queries, shown, weir__service_now() + doctor->timeout_ms * GPU_MILLISECOND);
-    for (size_t i = 0; i < shown; i++)
-        say_export(doctor, &queries[i]);
-    if (count > shown)
-        doctor_add(doctor, DOCTOR_NOTE, "export", NULL, NULL, "%zu more are not shown: see weir leases", count - shown);
-    free(queries);
-    free(paths);
+    static const struct wire_message question = {.type = WIRE_LIST};
+    struct observed_sockets sockets;
+    observe_sockets("doctor", 0, NULL, &sockets);
+    observe_ask(&sockets, &question, doctor->timeout_ms);
+    for (size_t i = 0; i < sockets.count && i < SHOWN_MAX; i++)
+        say_export(doctor, &sockets.items[i]);
+    if (sockets.count > SHOWN_MAX)
+        doctor_add(doctor, DOCTOR_NOTE, "export", NULL, NULL, "%zu more are not shown: see weir leases", sockets.count - SHOWN_MAX);
+    observe_sockets_free(&sockets);
 }
 
 void doctor_look_at_sockets(struct doctor *doctor)
 {
-    char(*paths)[SHARE_PATH_SIZE];
-    size_t count;
-    uint64_t deadline = weir__service_now() + SHARE_LIST_TIME;
     look_at_control_directory(doctor);
     look_at_processes(doctor);
     look_at_system_directory(doctor);
-    share_export_sockets(deadline, &paths, &count);
-    look_at_exports(doctor, paths, count);
-    share_sockets_in(SHARE_SYSTEM_DIRECTORY, deadline, &paths, &count);
-    look_at_exports(doctor, paths, count);
+    look_at_exports(doctor);
 }

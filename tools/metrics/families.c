@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "tools/observe.h"
+#include "tools/common/observe.h"
 
 #define PROCESS(member) OF_PROCESS, #member, 0
 #define GPU(member) OF_GPU, #member, 0 /* of the machine: several processes tell the same */

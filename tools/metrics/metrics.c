@@ -6,10 +6,10 @@
 #include "tools/common/command.h"
 #include "tools/common/environment.h"
 #include "tools/common/new_file.h"
+#include "tools/common/observe.h"
 #include "tools/common/processes.h"
 #include "tools/common/utf8.h"
 #include "tools/metrics/families.h"
-#include "tools/observe.h"
 
 #include <inttypes.h>
 #include <stdio.h>

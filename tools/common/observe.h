@@ -40,6 +40,8 @@ struct observed_export {
 struct observed_socket {
     char path[SHARE_PATH_SIZE];
     weir_status status; /* as of share/wire/query.h */
+    int pid;            /* of whoever answered, as the kernel says */
+    uint32_t uid;
     char text[sizeof(((struct share_query *)NULL)->text)]; /* why */
     struct observed_export seen; /* as much of it as came, with WEIR_OK all */
 };
@@ -59,12 +61,5 @@ void observe_sockets_free(struct observed_sockets *sockets);
 /* Asks all exports at once: LIST, who holds what, and what went through those that answer; COUNT, only that; or EVICT. All together takes
    timeout_ms at most. */
 void observe_ask(struct observed_sockets *sockets, const struct wire_message *question, unsigned timeout_ms);
-
-/* The option --timeout of both subcommands, and what it means in milliseconds; 5 s if it is not given. */
-#define OBSERVE_TIMEOUT_OPTION                                                                                                             \
-    {"timeout", 0, OPTION_SECONDS, "SECONDS", "how long to wait for all exporters together (default: 5)", 0.01, 3600}
-unsigned observe_timeout(const struct option_value *option);
-/* Says on stderr what could not be looked into. */
-void observe_complain_unlisted(const char *subcommand, const struct observed_sockets *sockets);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "tools/observe.h"
+#include "tools/common/observe.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -12,8 +12,6 @@
 #include "lib/base/service.h"
 #include "lib/gpu/clock.h"
 #include "share/wire/directory.h"
-
-#define TIMEOUT_DEFAULT_MS 5000
 
 /* Where the sockets are ---------------------------------------------------------------------------------------------------------------- */
 
@@ -162,6 +160,8 @@ static void end(const struct share_query *query, bool is_more)
     if (is_more)
         return;
     socket->status = query->status;
+    socket->pid = query->pid;
+    socket->uid = query->uid;
     memcpy(socket->text, query->text, sizeof socket->text);
 }
 
@@ -190,18 +190,4 @@ void observe_ask(struct observed_sockets *sockets, const struct wire_message *qu
     ask(sockets, question, deadline, false);
     if (question->type == WIRE_LIST)
         ask(sockets, &count, deadline, true);
-}
-
-/* What all subcommands do -------------------------------------------------------------------------------------------------------------- */
-
-unsigned observe_timeout(const struct option_value *option)
-{
-    return option->given ? (unsigned)(option->seconds * 1000) : TIMEOUT_DEFAULT_MS;
-}
-
-void observe_complain_unlisted(const char *subcommand, const struct observed_sockets *sockets)
-{
-    if (sockets->unlisted)
-        complain("%s: " SHARE_SYSTEM_DIRECTORY " cannot be listed (%s): name the sockets there, or ask as root", subcommand,
-                 sockets->unlisted);
 }
