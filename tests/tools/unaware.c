@@ -172,6 +172,7 @@ static void play_waits(void)
         give(MALLOC, 4 * GIB, 3 * MIB, i % 4 ? step : other, FREE, 19 * MS);
     }
     now += 30 * MS;
+    put(WEIR__KIND_SYNCHRONISE, 0, 0, 0, 0, MS, 0); /* the device's */
     get(PINNED, 5 * GIB, MIB, other);
     put(WEIR__KIND_HELD, PINNED, 5 * GIB, MIB, other, HOST_ALLOC, 30 * MS);
     get(MANAGED, 6 * GIB, GIB, other);

@@ -118,7 +118,7 @@ static int find_stream(struct maker *maker, const struct trace_event *event)
 {
     struct script *script = maker->script;
     bool is_new;
-    uint32_t *place = trace_map_add(&maker->streams, event->stream, event->pool->device, &is_new);
+    uint32_t *place = trace_map_add(&maker->streams, event->stream, event->pool ? event->pool->device : 0, &is_new);
     if (!is_new)
         return (int)*place;
     if (script->stream_count == SCRIPT_STREAMS_MAX) {
@@ -171,11 +171,12 @@ static void open_stream(struct maker *maker, const struct trace_event *event, in
     maker->is_open[stream] = true;
 }
 
-/* Whether a stream that the trace saw nobody open was open all the same: the recording began too late, or cannot tell. */
-static bool was_open_before(const struct maker *maker)
+/* Whether a stream that the trace saw nobody open was open all the same: the recording began too late, or cannot tell; or whoever brings an
+   unaware program to Weir opens it. */
+static bool was_open_before(const struct maker *maker, const struct trace_event *event)
 {
     const struct trace *trace = maker->script->trace;
-    return !trace->header.reason || strcmp(trace->header.reason, "file") != 0;
+    return event->pool->flags & TRACE_POOL_UNAWARE || !trace->header.reason || strcmp(trace->header.reason, "file") != 0;
 }
 
 static void free_block(struct maker *maker, const struct trace_event *event, int stream, int pool)
@@ -222,7 +223,7 @@ static void look_at_block(struct maker *maker, const struct trace_event *event)
     if (stream < 0)
         return;
     bool is_cached = event->kind == TRACE_SERVE || event->kind == TRACE_KEEP || event->kind == TRACE_CACHED;
-    if (!maker->is_open[stream] && (is_cached || (!maker->script->streams[stream].is_opened && was_open_before(maker))))
+    if (!maker->is_open[stream] && (is_cached || (!maker->script->streams[stream].is_opened && was_open_before(maker, event))))
         open_stream(maker, event, stream, pool, NULL);
     struct thread *thread = &maker->threads[event->thread_number];
     if (event->kind != TRACE_RETURN) {
@@ -279,7 +280,7 @@ static void look_at_refusal(struct maker *maker, const struct trace_event *event
 
 static void look_at_stream(struct maker *maker, const struct trace_event *event)
 {
-    int pool = find_pool(maker, event->pool), stream = pool < 0 ? -1 : find_stream(maker, event);
+    int pool = event->pool ? find_pool(maker, event->pool) : 0, stream = pool < 0 ? -1 : find_stream(maker, event);
     if (stream < 0)
         return;
     if (event->kind == TRACE_STREAM_OPEN) {
@@ -372,6 +373,9 @@ static bool look(void *data, const struct trace_event *event)
     if (maker->model.applied >= maker->until)
         return false;
     apply(maker, event);
+    /* An unaware program waits for streams and devices, whatever pools they have. */
+    if (event->kind == TRACE_SYNCHRONISE && !event->pool && maker->script->pool_count)
+        look_at_stream(maker, event);
     if (!(fields & TRACE_HAS_POOL) || !event->pool || !unaware_look(&maker->script->unaware, event))
         return true;
     if (event->kind == TRACE_GRAPH_MALLOC || event->kind == TRACE_GRAPH_FREE)
