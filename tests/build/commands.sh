@@ -52,6 +52,17 @@ a line of a configuration file of root's       | d /run/weir/share 0711 exporter
 needs a user's session                         | mkdir -m 0700 /run/user/1000/gpu
 needs Docker                                   | docker run --gpus all --user 1000 -v /run/user/1000/gpu:/gpu -e WEIR_CONTROL_DIR=/gpu …
 needs a refused request; tests/tools/why.sh    | weir trace why train.weir
+the program is the reader's; tests/tools/unaware_examples.sh | weir record --any --stacks -o app.weir -- ./app
+needs its trace; tests/tools/unaware.sh        | weir trace app.weir
+needs its trace; tests/tools/unaware.sh        | weir trace waits app.weir
+needs its trace; tests/tools/unaware.sh        | weir replay --policy=pytorch --policy=inference app.weir
+needs its trace; tests/tools/page_browser.sh   | weir trace page --policy=pytorch -o app.html app.weir
+needs CUDA; `make check` builds it             | cc -g "$(pkg-config --variable=exampledir weir)/unaware/frees.c" -o frees -I/usr/local/cuda/include -L/usr/local/cuda/lib64 -lcudart
+needs a GPU; tests/tools/unaware_examples.sh   | weir record --any --stacks -o frees.weir -- ./frees
+needs a GPU; tests/tools/unaware_examples.sh   | weir trace waits frees.weir
+needs CUDA; `make check` builds it             | cc -g "$(pkg-config --variable=exampledir weir)/unaware/segments.c" -o segments -I/usr/local/cuda/include -L/usr/local/cuda/lib64 -lcudart
+needs a GPU; tests/tools/unaware_examples.sh   | weir record --any --stacks -o segments.weir -- ./segments
+needs a GPU; tests/tools/unaware_examples.sh   | weir trace why segments.weir
 needs NumPy; tests/tools/export.sh             | python3 -m weir.trace export --memory-viz=snapshot.pickle train.weir
 needs perfetto; tests/tools/export.sh          | python3 -m weir.trace export --perfetto=job.pftrace train.weir now.weir
 needs NumPy; tests/tools/export.sh             | python3 -m weir.trace export --rmm=rmm.csv train.weir
