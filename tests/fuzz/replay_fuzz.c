@@ -101,6 +101,10 @@ static void replay(const struct script *script, const char *machine, const char 
     require(memcmp(&outcomes[0], &outcomes[1], sizeof outcomes[0]) == 0, "two replays that differ");
     const struct verdict verdict = report_judge(script, &outcomes[0], NULL);
     require(verdict.can_judge == !verdict.why[0], "a verdict without a reason");
+    char *gain = unaware_gain(script, "it", &outcomes[0]), *assumptions = unaware_assumptions(script, "");
+    require(!*gain == !(script->unaware.is_so && outcomes[0].is_done) && !*assumptions == !script->unaware.is_so, "words of another program");
+    free(gain);
+    free(assumptions);
 }
 
 /* Beyond that the process ends by SIGPROF. However busy the machine is, a trace takes no more of the processor. 0: no limit. */
@@ -213,7 +217,7 @@ static void write_random_event(struct trace_writer *writer, struct trace_row *ro
     row->order++;
     row->after = row->order;
     row->stream = 1 + below(6);
-    row->pool = 1 + below(4);
+    row->pool = below(20) ? 1 + below(4) : 0;
     row->tag = below(3);
     row->address = 4096 * below(24);
     row->size = ONE_OF(sizes);
@@ -233,8 +237,9 @@ static void write_random_trace(struct trace_writer *writer)
     write_file(writer, 1);
     write_random_header(writer);
     write_thread(writer, 0, 0, 0);
-    write_pool(writer, 1, 0, 0, "main");
-    write_pool(writer, 2, below(3), below(8), below(2) ? "other" : "main");
+    const bool is_unaware = below(4) == 0;
+    write_pool(writer, 1, 0, is_unaware ? TRACE_POOL_UNAWARE : 0, is_unaware ? "cudaMalloc" : "main");
+    write_pool(writer, 2, below(3), below(16), below(2) ? "other" : is_unaware ? "managed" : "main");
     write_pool(writer, 3, below(20) ? 0 : ONE_OF(bounds), 0, below(2) ? "no such: pool" : "other");
     write_block_end(writer, WRITE_PLAIN);
     for (uint64_t block = 1 + below(4); block > 0; block--) {
