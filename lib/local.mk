@@ -3,6 +3,7 @@ include_HEADERS += %reldir%/weir.h %reldir%/weir.hpp
 
 ## The rooms, each of which may include those above it in this list (tests/build/house.sh), and lib/gpu/gpu.h:
 ##   base/     errors, fork, events, locks, the service thread: what every room needs, and knows no weir
+##   fence/    when freed memory may serve others: lines, marks, debts; above base/, and used by none of the others yet
 ##   record/   what the recorder has: rings of events, tags, stacks, modules
 ##   pool/     what a policy is on the devices: weir, device, pool, its settings, its blocks
 ##   alloc/    how a request is served: streams, caches, asking CUDA, giving blocks back
@@ -76,6 +77,12 @@ lib_libcore_la_SOURCES = \
 	%reldir%/base/utf8.h \
 	%reldir%/base/valid.c \
 	%reldir%/base/valid.h \
+	%reldir%/fence/debt.c \
+	%reldir%/fence/fence.h \
+	%reldir%/fence/fence_internal.h \
+	%reldir%/fence/line.c \
+	%reldir%/fence/mark.c \
+	%reldir%/fence/wait.c \
 	%reldir%/record/interpreter.c \
 	%reldir%/record/interpreter.h \
 	%reldir%/record/kind.h \

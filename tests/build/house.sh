@@ -84,6 +84,7 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
     check "policy_includes_only_policy" includes_only 'policy/|config\.h"' $policy_files
     check "gpu_includes_only_gpu" includes_only 'lib/gpu/|config\.h"' $gpu_files
     check "base_includes_only_base" includes_only "$base" lib/base/*.[ch]
+    check "fence_includes_only_what_is_below_it" includes_only "$base|lib/fence/" lib/fence/*.[ch]
     check "record_includes_only_what_is_below_it" includes_only "$base|lib/record/" lib/record/*.[ch]
     check "pool_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/pool/" lib/pool/*.[ch]
     check "arena_includes_only_arena_and_its_tree" includes_only 'lib/pool/arena/|lib/base/treap\.h"|config\.h"' lib/pool/arena/*.[ch]

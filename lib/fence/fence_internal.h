@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* fence_internal.h - what the files of lib/fence/ share. */
+#ifndef WEIR_LIB_FENCE_INTERNAL_H
+#define WEIR_LIB_FENCE_INTERNAL_H
+
+#include "lib/fence/fence.h"
+
+/* The tables' lock: of all fences, lines, debts and parked blocks of the process. */
+void weir__tables_lock(void);
+void weir__tables_unlock(void);
+/* With it: all fences, one after the other. */
+extern struct weir__fences *weir__fences_first __attribute__((visibility("hidden")));
+/* With it: the owner's debt on the line, or NULL; what the owner has pending on all lines. */
+struct weir__debt *weir__debt_find(const struct weir__line *line, const struct weir__debts *debts);
+bool weir__debts_have_none(const struct weir__debts *debts);
+
+/* With the line's lock: what no mark covers moves to the line of the device. */
+void weir__line_move_to_device(struct weir__line *line);
+/* With the line's lock: a mark behind all work of the stream, which may be touched, for so many bytes. Returns the waist's code. */
+int weir__line_mark(struct weir__line *line, uint64_t bytes, bool may_share, uint64_t *step);
+/* With the line's lock: as weir__line_cover(). */
+bool weir__line_cover_locked(struct weir__line *line, bool is_named);
+/* With the line's lock, within a call that names the stream: if it was closed, it lives all the same. */
+void weir__line_revive(struct weir__line *line);
+/* With the line's lock. */
+void weir__line_drop_mark(struct weir__line *line, unsigned at);
+
+/* The line that comes after `after` (NULL: the first) and in which something of the scope is pending, for the caller to use until the next
+   call; `after` is put. NULL at the end. */
+struct weir__line *weir__scope_next(const struct weir__scope *scope, struct weir__line *after);
+
+/* Adds bytes freed in that step, which is no earlier than those before it but for frees at the same time. */
+void weir__debt_add(struct weir__debt *debt, uint64_t step, uint64_t bytes);
+/* Takes out what was freed after `after`, no later than `step`. Returns the bytes. */
+uint64_t weir__debt_take(struct weir__debt *debt, uint64_t after, uint64_t step);
+/* Bytes of steps after `after`, no later than `step`. */
+uint64_t weir__debt_bytes(struct weir__debt *debt, uint64_t after, uint64_t step);
+/* What is pending, by the line's `done`: the rest leaves the debt. */
+uint64_t weir__debt_pending(struct weir__debt *debt);
+
+#endif

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT */
+/* mark.c - frees on a line, the events behind them, and what becomes of frees that no event can be put behind. */
+#include "lib/base/context.h"
+#include "lib/base/event.h"
+#include "lib/fence/fence_internal.h"
+
+/* Marks -------------------------------------------------------------------------------------------------------------------------------- */
+
+void weir__line_drop_mark(struct weir__line *line, unsigned at)
+{
+    gpu_event unused = line->marks[at].event;
+    for (unsigned i = at + 1; i < line->count; i++)
+        line->marks[i - 1] = line->marks[i];
+    line->count--;
+    if (line->spare)
+        line->fences->gpu->event_destroy(unused);
+    else
+        line->spare = unused;
+}
+
+/* Whether a point of something parked is on the line, behind `after` and no later than `step`. Called with the tables' lock. */
+static bool has_point(const struct weir__line *line, uint64_t after, uint64_t step)
+{
+    for (const struct weir__fences *fences = weir__fences_first; fences; fences = fences->next)
+        for (const struct weir__parked *parked = fences->parked; parked; parked = parked->next)
+            for (size_t i = 0; i < parked->count; i++)
+                if (parked->points[i].line == line && parked->points[i].step > after && parked->points[i].step <= step)
+                    return true;
+    return false;
+}
+
+/* Called with the tables' lock. */
+static bool has_debt(const struct weir__line *line, uint64_t after, uint64_t step)
+{
+    for (struct weir__debt *debt = line->debts; debt; debt = debt->next)
+        if (weir__debt_bytes(debt, after, step))
+            return true;
+    return false;
+}
+
+/* Drops the marks on which nothing depends. A free that has read the step of one and is not counted yet will find the next mark behind
+   it. */
+static void drop_needless(struct weir__line *line)
+{
+    bool is_needed[WEIR__MARKS] = {false};
+    uint64_t after = atomic_load(&line->done);
+    weir__tables_lock();
+    for (unsigned i = 0; i < line->count; i++) {
+        is_needed[i] = has_debt(line, after, line->marks[i].step) || has_point(line, after, line->marks[i].step);
+        after = line->marks[i].step;
+    }
+    weir__tables_unlock();
+    for (unsigned i = line->count; i-- > 0;)
+        if (!is_needed[i])
+            weir__line_drop_mark(line, i);
+}
+
+static int record(const struct weir__line *line, gpu_event event)
+{
+    const struct weir__fences *fences = line->fences;
+    if (line == fences->whole)
+        return fences->gpu->event_record_device(event, fences->device);
+    return weir__event_record(fences->gpu, fences->device, line->handle, event);
+}
+
+/* Records the spare event. Another one is tried if that was of a context which the program has destroyed, or failed by chance. */
+static int record_spare(struct weir__line *line)
+{
+    const struct gpu *gpu = line->fences->gpu;
+    bool is_old;
+    int code;
+    do {
+        is_old = line->spare;
+        code = is_old ? GPU_SUCCESS : gpu->event_create(line->fences->device, &line->spare);
+        if (code == GPU_SUCCESS && (code = record(line, line->spare)) == GPU_SUCCESS)
+            return code;
+        if (line->spare)
+            gpu->event_destroy(line->spare); /* a capture may have caught it */
+        line->spare = NULL;
+    } while (is_old && code != GPU_CAPTURE_UNSUPPORTED);
+    return code;
+}
+
+static struct weir__mark *newest(struct weir__line *line)
+{
+    return line->count ? &line->marks[line->count - 1] : NULL;
+}
+
+/* Whether the next free may have the step of the newest mark: nobody was made to wait for that, and it has room. */
+static bool can_share(struct weir__line *line, uint64_t bytes)
+{
+    const struct weir__mark *mark = newest(line);
+    return mark && mark->step > line->passed && bytes <= WEIR__STEP_BYTES && mark->bytes <= WEIR__STEP_BYTES - bytes;
+}
+
+int weir__line_mark(struct weir__line *line, uint64_t bytes, bool may_share, uint64_t *step)
+{
+    bool shares = may_share && can_share(line, bytes);
+    /* Raised before the record: a free that reads what it was has its work before the event. */
+    uint64_t ended = shares ? newest(line)->step : atomic_fetch_add(&line->step, 1);
+    int code = record_spare(line);
+    if (code != GPU_SUCCESS)
+        return code;
+    if (!shares && line->count == WEIR__MARKS)
+        drop_needless(line);
+    struct weir__mark *last = newest(line);
+    gpu_event made = line->spare;
+    if (shares || line->count == WEIR__MARKS) {
+        line->spare = last->event;
+        *last = (struct weir__mark){.event = made, .step = ended, .bytes = last->bytes + bytes};
+    } else {
+        /* What was dropped may have left its event as the spare one. */
+        line->spare = NULL;
+        line->marks[line->count++] = (struct weir__mark){.event = made, .step = ended, .bytes = bytes};
+    }
+    *step = ended;
+    return code;
+}
+
+/* What the event of the oldest mark says. With its context only the work of that context is done for certain, which is less than that of
+   the device. */
+static enum weir__event_state look_at_oldest(const struct weir__line *line)
+{
+    const struct gpu *gpu = line->fences->gpu;
+    gpu_event event = line->marks[0].event;
+    if (line == line->fences->whole && gpu->event_query(event) == GPU_CONTEXT_DESTROYED)
+        return WEIR__EVENT_BROKEN;
+    return weir__event_look(gpu, event);
+}
+
+unsigned weir__line_look(struct weir__line *line)
+{
+    uint64_t lost = 0;
+    enum weir__event_state state;
+    pthread_mutex_lock(&line->lock);
+    while (line->count && (state = look_at_oldest(line)) != WEIR__EVENT_PENDING) {
+        /* One that is broken tells nothing; the next mark covers what it did. */
+        lost = state == WEIR__EVENT_COMPLETE ? 0 : lost + line->marks[0].bytes;
+        if (state == WEIR__EVENT_COMPLETE)
+            atomic_store(&line->done, line->marks[0].step);
+        weir__line_drop_mark(line, 0);
+    }
+    unsigned left = line->count;
+    if (!left)
+        atomic_fetch_add(&line->uncovered, lost);
+    pthread_mutex_unlock(&line->lock);
+    return left;
+}
+
+/* What cannot be covered --------------------------------------------------------------------------------------------------------------- */
+
+/* Points behind `after` wait for all work of the device instead. Called with the tables' lock. Returns how many. */
+static uint64_t move_points(struct weir__line *line, uint64_t after, uint64_t step)
+{
+    struct weir__line *whole = line->fences->whole;
+    uint64_t count = 0;
+    for (struct weir__fences *fences = weir__fences_first; fences; fences = fences->next)
+        for (struct weir__parked *parked = fences->parked; parked; parked = parked->next)
+            for (size_t i = 0; i < parked->count; i++)
+                if (parked->points[i].line == line && parked->points[i].step > after) {
+                    parked->points[i] = (struct weir__point){.line = whole, .step = step};
+                    line->users--;
+                    whole->users++;
+                    count++;
+                }
+    return count;
+}
+
+/* All of these frees are on the device by now, so an event behind all its work that is recorded from now on is behind them. The caller uses
+   the line, so its points are not its last users. */
+void weir__line_move_to_device(struct weir__line *line)
+{
+    struct weir__line *whole = line->fences->whole;
+    const struct weir__mark *last = newest(line);
+    uint64_t after = last ? last->step : atomic_load(&line->done), moved = 0;
+    if (line == whole)
+        return;
+    weir__tables_lock();
+    uint64_t step = atomic_load(&whole->step);
+    for (struct weir__debt *debt = line->debts; debt; debt = debt->next) {
+        uint64_t bytes = weir__debt_take(debt, after, UINT64_MAX);
+        if (bytes)
+            weir__debt_add(weir__debt_find(whole, debt->owner), step, bytes);
+        moved += bytes;
+    }
+    moved += move_points(line, after, step);
+    weir__tables_unlock();
+    atomic_store(&line->uncovered, 0);
+    atomic_fetch_add(&whole->uncovered, moved);
+}
+
+/* Whether the handle may be touched although no call names it. The program may have destroyed its context. */
+static bool is_usable(struct weir__line *line)
+{
+    if (atomic_load(&line->kind) != WEIR__LINE_OPEN)
+        return false;
+    if (line->fences->gpu->context_is_alive(&line->context))
+        return true;
+    atomic_store(&line->kind, WEIR__LINE_GONE);
+    weir__line_move_to_device(line);
+    return false;
+}
+
+bool weir__line_cover_locked(struct weir__line *line, bool is_named)
+{
+    uint64_t taken = atomic_exchange(&line->uncovered, 0), step;
+    if (!taken)
+        return true;
+    if ((is_named || is_usable(line)) && weir__line_mark(line, taken, false, &step) == GPU_SUCCESS)
+        return true;
+    if (atomic_load(&line->kind) != WEIR__LINE_GONE)
+        atomic_fetch_add(&line->uncovered, taken);
+    return false;
+}
+
+bool weir__line_cover(struct weir__line *line, bool is_named)
+{
+    pthread_mutex_lock(&line->lock);
+    bool is_covered = weir__line_cover_locked(line, is_named);
+    pthread_mutex_unlock(&line->lock);
+    return is_covered;
+}
+
+/* Frees -------------------------------------------------------------------------------------------------------------------------------- */
+
+void weir__line_revive(struct weir__line *line)
+{
+    if (atomic_load(&line->kind) != WEIR__LINE_OPEN)
+        atomic_store(&line->kind, WEIR__LINE_PASSING);
+}
+
+/* The program may destroy the stream meanwhile, although it should not: then the free is one of a gone line. */
+static void count_open(struct weir__debt *debt, uint64_t bytes, uint64_t *step)
+{
+    struct weir__line *line = debt->line;
+    *step = atomic_load(&line->step);
+    weir__debt_add(debt, *step, bytes);
+    atomic_fetch_add(&line->uncovered, bytes);
+    if (atomic_load(&line->kind) == WEIR__LINE_GONE)
+        weir__line_gone(line);
+}
+
+/* With the line's lock: the free and its mark, or nothing. */
+static int count_marked(struct weir__debt *debt, uint64_t bytes, uint64_t *step)
+{
+    struct weir__line *line = debt->line;
+    uint64_t taken = atomic_exchange(&line->uncovered, 0);
+    bool is_open = atomic_load(&line->kind) == WEIR__LINE_OPEN;
+    int code = weir__line_mark(line, taken + bytes, !taken && !is_open, step);
+    if (code == GPU_SUCCESS)
+        weir__debt_add(debt, *step, bytes);
+    else
+        atomic_fetch_add(&line->uncovered, taken);
+    return code;
+}
+
+int weir__line_free(struct weir__debt *debt, uint64_t bytes, uint64_t due, uint64_t *step)
+{
+    struct weir__line *line = debt->line;
+    int code = GPU_SUCCESS;
+    if (due && atomic_load(&line->kind) == WEIR__LINE_OPEN) {
+        count_open(debt, bytes, step);
+        if (atomic_load(&line->uncovered) >= due)
+            weir__line_cover(line, true);
+        return code;
+    }
+    pthread_mutex_lock(&line->lock);
+    weir__line_revive(line);
+    if (!due) {
+        code = count_marked(debt, bytes, step);
+    } else {
+        *step = atomic_load(&line->step);
+        weir__debt_add(debt, *step, bytes);
+        if (atomic_fetch_add(&line->uncovered, bytes) + bytes >= due)
+            weir__line_cover_locked(line, true);
+    }
+    pthread_mutex_unlock(&line->lock);
+    return code;
+}
+
+bool weir__line_is_valid(struct weir__line *line)
+{
+    pthread_mutex_lock(&line->lock);
+    uint64_t last = atomic_load(&line->done);
+    bool is_valid = line->count <= WEIR__MARKS;
+    for (unsigned i = 0; i < line->count; i++) {
+        is_valid = is_valid && line->marks[i].step > last && line->marks[i].event && line->marks[i].bytes;
+        last = line->marks[i].step;
+    }
+    is_valid = is_valid && last < atomic_load(&line->step);
+    weir__tables_lock();
+    for (struct weir__debt *debt = line->debts; debt; debt = debt->next) {
+        weir__spin_lock(&debt->lock);
+        is_valid = is_valid && debt->line == line && debt->count <= WEIR__PARTS;
+        for (unsigned i = 1; i < debt->count; i++)
+            is_valid = is_valid && debt->parts[i - 1].step < debt->parts[i].step;
+        weir__spin_unlock(&debt->lock);
+    }
+    weir__tables_unlock();
+    pthread_mutex_unlock(&line->lock);
+    return is_valid;
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/* wait.c - what is pending, how the host waits for it, and how a stream does; what is parked or retired until then. */
+#include <stdlib.h>
+
+#include "lib/base/context.h"
+#include "lib/base/event.h"
+#include "lib/fence/fence_internal.h"
+
+/* The host ----------------------------------------------------------------------------------------------------------------------------- */
+
+/* Called with the tables' lock. */
+static uint64_t pending_on(const struct weir__scope *scope, const struct weir__line *line)
+{
+    uint64_t bytes = 0;
+    for (struct weir__debt *debt = line->debts; debt; debt = debt->next)
+        if (scope->debts ? debt->owner == scope->debts : debt->owner->fences == scope->fences)
+            bytes += weir__debt_pending(debt);
+    return bytes;
+}
+
+uint64_t weir__scope_pending(const struct weir__scope *scope)
+{
+    uint64_t bytes = 0;
+    for (struct weir__line *line = weir__scope_next(scope, NULL); line; line = weir__scope_next(scope, line)) {
+        weir__tables_lock();
+        bytes += pending_on(scope, line);
+        weir__tables_unlock();
+    }
+    return bytes;
+}
+
+void weir__scope_cover(const struct weir__scope *scope)
+{
+    for (struct weir__line *line = weir__scope_next(scope, NULL); line; line = weir__scope_next(scope, line))
+        weir__line_cover(line, false);
+}
+
+unsigned weir__scope_look(const struct weir__scope *scope)
+{
+    unsigned left = 0;
+    for (struct weir__line *line = weir__scope_next(scope, NULL); line; line = weir__scope_next(scope, line))
+        left += weir__line_look(line);
+    return left;
+}
+
+uint64_t weir__scope_wait(const struct weir__scope *scope, uint64_t enough, uint64_t deadline)
+{
+    uint64_t before = weir__scope_pending(scope), pause = 0, left;
+    unsigned marks;
+    weir__scope_cover(scope);
+    do {
+        marks = weir__scope_look(scope);
+        left = weir__scope_pending(scope);
+        left = left < before ? left : before;
+    } while (marks && before - left < enough && weir__event_pause(scope->fences->gpu, &pause, deadline));
+    return before - left;
+}
+
+/* All work of the device --------------------------------------------------------------------------------------------------------------- */
+
+/* Nobody can name the streams of these lines now, so only what is behind all work of the device is behind them for certain. Lines that are
+   gone have something to move where an event was broken. */
+static void gather(struct weir__fences *fences)
+{
+    const struct weir__scope scope = {.fences = fences};
+    for (struct weir__line *line = weir__scope_next(&scope, NULL); line; line = weir__scope_next(&scope, line)) {
+        if (line->fences != fences)
+            continue;
+        pthread_mutex_lock(&line->lock);
+        enum weir__line_kind kind = atomic_load(&line->kind);
+        if (kind == WEIR__LINE_PASSING || kind == WEIR__LINE_GONE)
+            weir__line_move_to_device(line);
+        pthread_mutex_unlock(&line->lock);
+    }
+}
+
+/* With the lock of the device's line. Everything that was on the device is complete, and seen. */
+static bool synchronise(struct weir__line *whole)
+{
+    uint64_t ended = atomic_fetch_add(&whole->step, 1);
+    if (whole->fences->gpu->device_synchronize(whole->fences->device) != GPU_SUCCESS)
+        return false;
+    atomic_store(&whole->done, ended);
+    while (whole->count)
+        weir__line_drop_mark(whole, 0);
+    return true;
+}
+
+bool weir__fences_cover_device(struct weir__fences *fences, bool may_synchronise)
+{
+    struct weir__line *whole = fences->whole;
+    if (!fences->has_device_events && !may_synchronise)
+        return false;
+    gather(fences);
+    pthread_mutex_lock(&whole->lock);
+    uint64_t taken = atomic_exchange(&whole->uncovered, 0), step;
+    bool is_covered =
+        !taken || (fences->has_device_events ? weir__line_mark(whole, taken, false, &step) == GPU_SUCCESS : synchronise(whole));
+    if (!is_covered)
+        atomic_fetch_add(&whole->uncovered, taken);
+    pthread_mutex_unlock(&whole->lock);
+    return is_covered;
+}
+
+/* Another stream ----------------------------------------------------------------------------------------------------------------------- */
+
+/* The stream of `own`'s line waits for the mark, so what is freed before it is that stream's. Called with the lender's lock. Returns
+   whether the call succeeded. */
+static bool pass(struct weir__debt *debt, const struct weir__mark *mark, struct weir__debt *own, uint64_t *got)
+{
+    struct weir__line *lender = debt->line, *user = own->line;
+    const struct gpu *gpu = user->fences->gpu;
+    int former = weir__current_begin(gpu, user->fences->device, user->handle);
+    int code = gpu->stream_wait_event(user->handle, mark->event);
+    weir__current_end(gpu, former);
+    if (code != GPU_SUCCESS)
+        return false;
+    lender->passed = mark->step;
+    uint64_t bytes = weir__debt_take(debt, atomic_load(&lender->done), mark->step);
+    weir__debt_add(own, atomic_load(&user->step), bytes);
+    atomic_fetch_add(&user->uncovered, bytes);
+    *got += bytes;
+    return true;
+}
+
+/* Passes on what the lender's marks cover, and what one more can. */
+static void borrow(struct weir__line *lender, struct weir__debt *own, uint64_t enough, uint64_t *got)
+{
+    weir__tables_lock();
+    struct weir__debt *debt = weir__debt_find(lender, own->owner);
+    weir__tables_unlock();
+    pthread_mutex_lock(&lender->lock);
+    bool goes_on = debt, is_covered = false;
+    for (unsigned i = 0; goes_on && *got < enough && weir__debt_pending(debt); i++) {
+        if (i >= lender->count) {
+            if (is_covered || !(is_covered = weir__line_cover_locked(lender, false)) || !lender->count)
+                break;
+            i = lender->count - 1; /* the new one, or the newest that was recorded anew */
+        }
+        const struct weir__mark *mark = &lender->marks[i];
+        if (weir__debt_bytes(debt, atomic_load(&lender->done), mark->step))
+            goes_on = pass(debt, mark, own, got);
+    }
+    pthread_mutex_unlock(&lender->lock);
+}
+
+uint64_t weir__debts_order(struct weir__debts *debts, struct weir__line *user, uint64_t bytes)
+{
+    const struct weir__scope scope = {.fences = debts->fences, .debts = debts};
+    struct weir__debt *own = weir__debt_of(debts, user);
+    struct weir__line *line = own ? weir__scope_next(&scope, NULL) : NULL;
+    uint64_t got = 0;
+    pthread_mutex_lock(&user->lock);
+    weir__line_revive(user);
+    pthread_mutex_unlock(&user->lock);
+    for (; line && got < bytes; line = weir__scope_next(&scope, line))
+        if (line != user && atomic_load(&line->kind) != WEIR__LINE_DEVICE)
+            borrow(line, own, bytes, &got);
+    if (line)
+        weir__line_put(line);
+    /* Nobody may touch a stream that is not open later. */
+    if (got && atomic_load(&user->kind) == WEIR__LINE_PASSING)
+        weir__line_cover(user, true);
+    return got;
+}
+
+/* Parking ------------------------------------------------------------------------------------------------------------------------------ */
+
+struct weir__parked *weir__parked_new(size_t room)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(room, sizeof(struct weir__point), &bytes) ||
+        __builtin_add_overflow(bytes, sizeof(struct weir__parked), &bytes))
+        return NULL;
+    struct weir__parked *parked = calloc(1, bytes);
+    if (parked)
+        parked->room = room;
+    return parked;
+}
+
+/* One that is gone got its last mark, and what that does not cover is on the device's line, before or after this. */
+void weir__park(struct weir__fences *fences, struct weir__parked *parked, struct weir__line *const *lines, size_t count)
+{
+    weir__tables_lock();
+    for (size_t i = 0; i < count && parked->count < parked->room; i++) {
+        bool is_gone = atomic_load(&lines[i]->kind) == WEIR__LINE_GONE;
+        struct weir__line *line = is_gone ? lines[i]->fences->whole : lines[i];
+        line->users++;
+        parked->points[parked->count++] = (struct weir__point){.line = line, .step = atomic_load(&line->step)};
+        atomic_fetch_add(&line->uncovered, 1); /* a mark is due behind what is parked, too */
+    }
+    parked->next = fences->parked;
+    fences->parked = parked;
+    weir__tables_unlock();
+}
+
+static bool is_reached(const struct weir__parked *parked)
+{
+    for (size_t i = 0; i < parked->count; i++)
+        if (atomic_load(&parked->points[i].line->done) < parked->points[i].step)
+            return false;
+    return true;
+}
+
+struct weir__parked *weir__fences_settled(struct weir__fences *fences)
+{
+    struct weir__parked *settled = NULL;
+    weir__tables_lock();
+    for (struct weir__parked **link = &fences->parked, *parked; (parked = *link);) {
+        if (!is_reached(parked)) {
+            link = &parked->next;
+            continue;
+        }
+        *link = parked->next;
+        parked->next = settled;
+        settled = parked;
+    }
+    weir__tables_unlock();
+    for (const struct weir__parked *parked = settled; parked; parked = parked->next)
+        for (size_t i = 0; i < parked->count; i++)
+            weir__line_put(parked->points[i].line);
+    return settled;
+}
+
+void weir__debts_retire(struct weir__debts *debts, void (*end)(struct weir__debts *debts))
+{
+    weir__tables_lock();
+    debts->end = end;
+    debts->next_retired = debts->fences->retired;
+    debts->fences->retired = debts;
+    weir__tables_unlock();
+    weir__fences_sweep(debts->fences);
+}
+
+void weir__fences_sweep(struct weir__fences *fences)
+{
+    const struct weir__scope scope = {.fences = fences};
+    struct weir__debts *settled = NULL;
+    weir__scope_look(&scope);
+    weir__tables_lock();
+    for (struct weir__debts **link = &fences->retired, *debts; (debts = *link);) {
+        if (!weir__debts_have_none(debts)) {
+            link = &debts->next_retired;
+            continue;
+        }
+        *link = debts->next_retired;
+        debts->next_retired = settled;
+        settled = debts;
+    }
+    weir__tables_unlock();
+    while (settled) {
+        struct weir__debts *debts = settled;
+        settled = debts->next_retired;
+        debts->end(debts);
+    }
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+/* fence_waits.c - how the host waits for lines, how a stream does, and what is parked or retired until then. */
+#include <stdlib.h>
+
+#include "tests/unit/fence.h"
+
+/* Waiting ------------------------------------------------------------------------------------------------------------------------------ */
+
+START_TEST(wait_ends_once_enough_is_complete)
+{
+    gpu_stream streams[2] = {rig_stream(0), rig_stream(0)};
+    struct weir__line *lines[2] = {rig_open(streams[0]), rig_open(streams[1])};
+    for (unsigned i = 0; i < 2; i++) {
+        rig_delay(streams[i], 10 + 100 * i);
+        rig_free(lines[i], MIB, NEVER);
+    }
+    uint64_t begun = rig.gpu->now();
+    ck_assert_uint_eq(weir__scope_wait(&rig.scope, MIB, begun + 1000 * MILLISECOND), MIB);
+    ck_assert_uint_lt(rig.gpu->now() - begun, 50 * MILLISECOND);
+    ck_assert_uint_eq(weir__scope_wait(&rig.scope, MIB, rig.gpu->now() + 20 * MILLISECOND), 0);
+    ck_assert_uint_eq(weir__scope_wait(&rig.scope, UINT64_MAX, rig.gpu->now() + 1000 * MILLISECOND), MIB);
+    for (unsigned i = 0; i < 2; i++)
+        rig_close(lines[i], streams[i]);
+}
+END_TEST
+
+START_TEST(owners_are_told_apart)
+{
+    struct weir__debts other;
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    uint64_t step;
+    weir__debts_init(&other, rig.fences);
+    rig_delay(stream, 10);
+    rig_free(line, MIB, NEVER);
+    ck_assert_int_eq(weir__line_free(weir__debt_of(&other, line), 2 * MIB, NEVER, &step), GPU_SUCCESS);
+    const struct weir__scope theirs = {.fences = rig.fences, .debts = &other}, all = {.fences = rig.fences};
+    ck_assert_uint_eq(rig_pending(), MIB);
+    ck_assert_uint_eq(weir__scope_pending(&theirs), 2 * MIB);
+    ck_assert_uint_eq(weir__scope_pending(&all), 3 * MIB);
+    rig_close(line, stream);
+    ck_assert_uint_eq(rig_look(), 0);
+    ck_assert_uint_eq(weir__scope_pending(&all), 0);
+    weir__debts_end(&other);
+}
+END_TEST
+
+/* Memory of device 0, freed on a stream of device 1. */
+START_TEST(stream_of_another_device_counts_for_the_owner)
+{
+    gpu_stream stream = rig_stream(1);
+    struct weir__line *line = rig_open(stream);
+    const struct weir__scope device = {.fences = rig.fences};
+    rig_delay(stream, 10);
+    rig_free(line, MIB, NEVER);
+    ck_assert_ptr_eq(line->fences, rig.other);
+    ck_assert_uint_eq(weir__scope_pending(&device), MIB);
+    ck_assert_uint_eq(weir__scope_wait(&device, UINT64_MAX, rig.gpu->now() + 100 * MILLISECOND), MIB);
+    rig_free(line, MIB, NEVER);
+    ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
+    weir__line_gone(line);
+    weir__line_put(line);
+    ck_assert(weir__fences_cover_device(rig.fences, false));
+    ck_assert_uint_eq(rig_look(), MIB); /* that device's work is not behind the event of this one */
+    ck_assert(weir__fences_cover_device(rig.other, false));
+    ck_assert_uint_eq(rig_look(), 0);
+}
+END_TEST
+
+/* Order -------------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(stream_waits_for_no_more_than_it_needs_the_oldest_first)
+{
+    gpu_stream lender = rig_stream(0), borrower = rig_stream(0);
+    struct weir__line *line = rig_open(lender), *user = rig_open(borrower);
+    for (unsigned i = 0; i < 4; i++) {
+        rig_delay(lender, 10);
+        rig_free(line, MIB, NEVER);
+        ck_assert(weir__line_cover(line, false));
+    }
+    uint64_t begun = rig.gpu->now();
+    ck_assert_uint_eq(weir__debts_order(&rig.debts, user, 2 * MIB), 2 * MIB);
+    ck_assert_uint_eq(rig.gpu->now(), begun); /* the host did not wait */
+    ck_assert_uint_eq(rig_pending_on(line), 2 * MIB);
+    ck_assert_uint_eq(rig_pending_on(user), 2 * MIB);
+    ck_assert_int_eq(rig.gpu->stream_synchronize(borrower), GPU_SUCCESS);
+    ck_assert_uint_gt(rig.gpu->now() - begun, 19 * MILLISECOND);
+    ck_assert_uint_lt(rig.gpu->now() - begun, 21 * MILLISECOND);
+    rig_close(line, lender);
+    rig_close(user, borrower);
+}
+END_TEST
+
+START_TEST(lender_without_a_mark_gets_one)
+{
+    gpu_stream lender = rig_stream(0), borrower = rig_stream(0);
+    struct weir__line *line = rig_open(lender), *user = rig_open(borrower);
+    rig_delay(lender, 10);
+    rig_free(line, MIB, NEVER);
+    ck_assert_uint_eq(weir__debts_order(&rig.debts, user, 3 * MIB), MIB);
+    ck_assert_uint_eq(weir__debts_order(&rig.debts, user, 3 * MIB), 0);
+    ck_assert_uint_eq(sim_calls("stream_wait_event"), 1);
+    rig_close(line, lender);
+    rig_close(user, borrower);
+}
+END_TEST
+
+/* Both rings are full, and the newest mark is recorded anew in the middle of it. */
+START_TEST(all_that_a_full_lender_has_can_be_passed_on)
+{
+    gpu_stream lender = rig_stream(0), borrower = rig_stream(0);
+    struct weir__line *line = rig_open(lender), *user = rig_open(borrower);
+    for (unsigned i = 0; i < 2 * WEIR__MARKS; i++) {
+        rig_delay(lender, 10);
+        rig_free(line, MIB, NEVER);
+        ck_assert(weir__line_cover(line, false));
+    }
+    rig_free(line, MIB, NEVER);
+    ck_assert_uint_eq(weir__debts_order(&rig.debts, user, UINT64_MAX), (2 * WEIR__MARKS + 1) * MIB);
+    ck_assert_uint_eq(rig_pending_on(line), 0);
+    ck_assert(weir__line_cover(user, false));
+    sim_advance((2 * WEIR__MARKS - 1) * 10 * MILLISECOND);
+    ck_assert_uint_gt(rig_look(), 0);
+    sim_advance(10 * MILLISECOND);
+    ck_assert_uint_eq(rig_look(), 0);
+    rig_close(line, lender);
+    rig_close(user, borrower);
+}
+END_TEST
+
+START_TEST(passing_borrower_gets_a_mark_behind_its_wait)
+{
+    gpu_stream lender = rig_stream(0), borrower = rig_stream(0);
+    struct weir__line *line = rig_open(lender), *user = rig_name(borrower);
+    rig_delay(lender, 10);
+    rig_free(line, MIB, NEVER);
+    ck_assert_uint_eq(weir__debts_order(&rig.debts, user, MIB), MIB);
+    ck_assert_uint_eq(user->count, 1);
+    weir__line_put(user);
+    ck_assert_int_eq(rig.gpu->stream_destroy(borrower), GPU_SUCCESS);
+    ck_assert_uint_eq(rig_look(), MIB);
+    sim_advance(10 * MILLISECOND);
+    ck_assert_uint_eq(rig_look(), 0);
+    rig_close(line, lender);
+}
+END_TEST
+
+START_TEST(wait_that_fails_leaves_the_memory_where_it_is)
+{
+    gpu_stream lender = rig_stream(0), borrower = rig_stream(0);
+    struct weir__line *line = rig_open(lender), *user = rig_open(borrower);
+    rig_delay(lender, 10);
+    rig_free(line, MIB, NEVER);
+    sim_fail("stream_wait_event", 1, GPU_UNKNOWN);
+    ck_assert_uint_eq(weir__debts_order(&rig.debts, user, MIB), 0);
+    ck_assert_uint_eq(rig_pending_on(line), MIB);
+    ck_assert_uint_eq(rig_pending_on(user), 0);
+    rig_close(line, lender);
+    rig_close(user, borrower);
+}
+END_TEST
+
+/* Parked and retired ------------------------------------------------------------------------------------------------------------------- */
+
+static struct weir__parked *park(struct weir__line *const *lines, size_t count)
+{
+    struct weir__parked *parked = weir__parked_new(count);
+    ck_assert_ptr_nonnull(parked);
+    parked->items = &rig;
+    weir__park(rig.fences, parked, lines, count);
+    return parked;
+}
+
+/* Whether just that is settled. It is over then. */
+static bool is_settled(struct weir__parked *parked)
+{
+    const struct weir__scope scope = {.fences = rig.fences}, other = {.fences = rig.other};
+    weir__scope_cover(&scope);
+    weir__scope_look(&scope);
+    weir__scope_cover(&other);
+    weir__scope_look(&other);
+    struct weir__parked *settled = weir__fences_settled(rig.fences);
+    ck_assert(!settled || (settled == parked && !settled->next && settled->items == &rig));
+    free(settled);
+    return settled;
+}
+
+START_TEST(parked_block_waits_for_each_of_its_points)
+{
+    gpu_stream streams[2] = {rig_stream(0), rig_stream(1)};
+    struct weir__line *lines[2] = {rig_open(streams[0]), rig_open(streams[1])};
+    rig_delay(streams[0], 10);
+    rig_delay(streams[1], 20);
+    struct weir__parked *parked = park(lines, 2);
+    ck_assert(!is_settled(parked));
+    rig_delay(streams[0], 100); /* behind the point */
+    sim_advance(10 * MILLISECOND);
+    ck_assert(!is_settled(parked));
+    sim_advance(10 * MILLISECOND);
+    ck_assert(is_settled(parked));
+    for (unsigned i = 0; i < 2; i++)
+        rig_close(lines[i], streams[i]);
+}
+END_TEST
+
+START_TEST(point_of_a_gone_line_is_one_of_its_device)
+{
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    rig_delay(stream, 10);
+    struct weir__parked *parked = park(&line, 1);
+    ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
+    weir__line_gone(line);
+    ck_assert_ptr_eq(parked->points[0].line, rig.fences->whole);
+    weir__line_put(line);
+    sim_advance(5 * MILLISECOND);
+    ck_assert(weir__fences_cover_device(rig.fences, false));
+    ck_assert(!is_settled(parked));
+    sim_advance(5 * MILLISECOND);
+    ck_assert(is_settled(parked));
+}
+END_TEST
+
+START_TEST(block_is_parked_for_a_line_that_is_gone_already)
+{
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    rig_delay(stream, 10);
+    ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
+    weir__line_gone(line);
+    struct weir__parked *parked = park(&line, 1);
+    weir__line_put(line);
+    ck_assert(weir__fences_cover_device(rig.fences, false));
+    ck_assert(!is_settled(parked));
+    sim_advance(10 * MILLISECOND);
+    ck_assert(is_settled(parked));
+}
+END_TEST
+
+START_TEST(mark_of_a_point_alone_is_not_needless)
+{
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    rig_delay(stream, 10);
+    struct weir__parked *parked = park(&line, 1);
+    ck_assert(weir__line_cover(line, false));
+    for (unsigned i = 0; i < 2 * WEIR__MARKS; i++) {
+        rig_delay(stream, 10);
+        rig_free(line, MIB, NEVER);
+        ck_assert(weir__line_cover(line, false));
+    }
+    sim_advance(10 * MILLISECOND);
+    ck_assert(is_settled(parked));
+    rig_close(line, stream);
+}
+END_TEST
+
+static unsigned ended;
+
+static void end_owner(struct weir__debts *debts)
+{
+    weir__debts_end(debts);
+    ended++;
+}
+
+START_TEST(retired_owner_ends_once_nothing_is_pending)
+{
+    struct weir__debts owner;
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    uint64_t step;
+    ended = 0;
+    weir__debts_init(&owner, rig.fences);
+    rig_delay(stream, 10);
+    ck_assert_int_eq(weir__line_free(weir__debt_of(&owner, line), MIB, MIB, &step), GPU_SUCCESS);
+    weir__debts_retire(&owner, end_owner);
+    ck_assert_uint_eq(ended, 0);
+    sim_advance(10 * MILLISECOND);
+    weir__fences_sweep(rig.fences);
+    ck_assert_uint_eq(ended, 1);
+    weir__debts_init(&owner, rig.fences);
+    weir__debts_retire(&owner, end_owner);
+    ck_assert_uint_eq(ended, 2);
+    rig_close(line, stream);
+}
+END_TEST
+
+START_TEST(owner_that_freed_nobody_knows_where_is_never_settled)
+{
+    ck_assert(weir__debts_are_settled(&rig.debts));
+    atomic_store(&rig.debts.is_unknown, true);
+    ck_assert(!weir__debts_are_settled(&rig.debts));
+}
+END_TEST
+
+START_TEST(fences_outlive_who_joined_them_while_a_line_is_in_use)
+{
+    struct weir__fences *fences = weir__fences_join(rig.gpu, 0);
+    ck_assert_ptr_eq(fences, rig.fences);
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    rig_free(line, MIB, NEVER);
+    weir__fences_leave(fences);
+    weir__fences_leave(rig.fences);
+    rig_close(line, stream); /* all of it goes with the debts, which the end of the test looks at */
+    ck_assert_ptr_nonnull(rig.fences = weir__fences_join(rig.gpu, 0));
+    weir__debts_end(&rig.debts);
+    weir__debts_init(&rig.debts, rig.fences);
+}
+END_TEST
+
+void fence_add_waits(Suite *suite)
+{
+    TCase *waits = suite_case(suite, "waits", 0);
+    tcase_add_checked_fixture(waits, rig_begin, rig_end);
+    suite_add(waits, wait_ends_once_enough_is_complete, owners_are_told_apart, stream_of_another_device_counts_for_the_owner,
+              stream_waits_for_no_more_than_it_needs_the_oldest_first, lender_without_a_mark_gets_one,
+              all_that_a_full_lender_has_can_be_passed_on, passing_borrower_gets_a_mark_behind_its_wait,
+              wait_that_fails_leaves_the_memory_where_it_is);
+    TCase *parked = suite_case(suite, "parked", 0);
+    tcase_add_checked_fixture(parked, rig_begin, rig_end);
+    suite_add(parked, parked_block_waits_for_each_of_its_points, point_of_a_gone_line_is_one_of_its_device,
+              block_is_parked_for_a_line_that_is_gone_already, mark_of_a_point_alone_is_not_needless,
+              retired_owner_ends_once_nothing_is_pending, owner_that_freed_nobody_knows_where_is_never_settled,
+              fences_outlive_who_joined_them_while_a_line_is_in_use);
+}
