@@ -422,15 +422,6 @@ static void drop_trims_of_others(struct maker *maker)
         script->recorded.stall += maker->threads[i].has_requests ? maker->threads[i].stalled - maker->threads[i].unmapped : 0;
 }
 
-/* All calls that allocate and free are in a trace of such a program, so caches can be replayed. */
-static void settle_unaware(struct script *script)
-{
-    for (size_t i = 0; i < script->pool_count; i++)
-        script->unaware.is_so = script->unaware.is_so && script->pools[i]->flags & TRACE_POOL_UNAWARE;
-    script->has_caches = script->has_caches || script->unaware.is_so;
-    script->recorded.stall += script->unaware.stall;
-}
-
 /* UINT64_MAX: that of the first is not known, or is none. */
 static uint64_t memory_of_devices(const struct trace *trace)
 {
@@ -466,7 +457,7 @@ bool script_make_until(struct script *script, struct trace *trace, uint64_t even
         complain("%s: %s", trace->path, maker.why ? maker.why : trace->error);
     if (maker.model.applied < trace->events && script->count)
         script->end = script->ops[script->count - 1].time;
-    settle_unaware(script);
+    unaware_settle(script);
     describe_recording(&maker);
     drop_trims_of_others(&maker);
     model_free(&maker.model);

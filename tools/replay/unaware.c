@@ -75,6 +75,14 @@ uint64_t unaware_taken(const struct script_unaware *unaware)
     return unaware->large + (unaware->small + GRANULE - 1) / GRANULE * GRANULE;
 }
 
+void unaware_settle(struct script *script)
+{
+    for (size_t i = 0; i < script->pool_count; i++)
+        script->unaware.is_so = script->unaware.is_so && script->pools[i]->flags & TRACE_POOL_UNAWARE;
+    script->has_caches = script->has_caches || script->unaware.is_so;
+    script->recorded.stall += script->unaware.stall;
+}
+
 /* Words -------------------------------------------------------------------------------------------------------------------------------- */
 
 char *unaware_gain(const struct script *script, const char *name, const struct outcome *outcome)

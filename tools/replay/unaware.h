@@ -36,6 +36,9 @@ bool unaware_is_replayed(const struct trace_pool *pool);
 bool unaware_look(struct script_unaware *unaware, const struct trace_event *event);
 /* Before the event is applied to the model, and behind it: cudaMalloc takes granules of 2 MiB, and blocks below one share theirs. */
 void unaware_count(struct script_unaware *unaware, const struct model *model, const struct trace_event *event, bool is_behind);
+/* Once all events were looked at: whether the script is such a program's. All its calls that allocate and free are in the trace then, so that
+   caches can be replayed. */
+void unaware_settle(struct script *script);
 /* What cudaMalloc took, bytes. */
 uint64_t unaware_taken(const struct script_unaware *unaware);
 
