@@ -109,7 +109,6 @@ int weir__line_mark(struct weir__line *line, uint64_t bytes, bool may_share, uin
         line->spare = last->event;
         *last = (struct weir__mark){.event = made, .step = ended, .bytes = last->bytes + bytes};
     } else {
-        /* What was dropped may have left its event as the spare one. */
         line->spare = NULL;
         line->marks[line->count++] = (struct weir__mark){.event = made, .step = ended, .bytes = bytes};
     }

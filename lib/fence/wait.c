@@ -178,13 +178,12 @@ struct weir__parked *weir__parked_new(size_t room)
     return parked;
 }
 
-/* One that is gone got its last mark, and what that does not cover is on the device's line, before or after this. */
+/* A point of a line that is gone waits for the device once that is covered. */
 void weir__park(struct weir__fences *fences, struct weir__parked *parked, struct weir__line *const *lines, size_t count)
 {
     weir__tables_lock();
     for (size_t i = 0; i < count && parked->count < parked->room; i++) {
-        bool is_gone = atomic_load(&lines[i]->kind) == WEIR__LINE_GONE;
-        struct weir__line *line = is_gone ? lines[i]->fences->whole : lines[i];
+        struct weir__line *line = lines[i];
         line->users++;
         parked->points[parked->count++] = (struct weir__point){.line = line, .step = atomic_load(&line->step)};
         atomic_fetch_add(&line->uncovered, 1); /* a mark is due behind what is parked, too */
