@@ -67,8 +67,6 @@ tools_libtools_la_SOURCES = \
 	%reldir%/metrics/metrics.c \
 	%reldir%/page/columns.c \
 	%reldir%/page/columns.h \
-	%reldir%/page/pack.c \
-	%reldir%/page/pack.h \
 	%reldir%/page/page.c \
 	%reldir%/page/page.h \
 	%reldir%/page/totals.c \

@@ -4,60 +4,25 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/map.h"
 #include "trace/memory.h"
 #include "trace/object.h"
 
 #define MANGLED_MAX 1024 /* bytes of a name that is handed to the C++ library, which takes names apart recursively */
 
-/* One that was looked into, for all modules of it. */
-struct opened {
-    const char *path, *build_id; /* of the module that it was opened for */
-    struct object *object;
-};
-
 struct symbols {
     size_t known_count; /* opened ones that can be asked */
-    void *opened;       /* trees of tsearch() */
-    void *found;
+    struct trace_map by_module; /* number: place in `opened` */
+    struct object **opened;     /* NULL: too many were opened before */
+    size_t opened_count, opened_room;
+    struct trace_map by_address; /* address and number of the module: place in `found` */
+    struct symbol **found;
+    size_t found_count, found_room;
 };
-
-static int compare(uint64_t a, uint64_t b)
-{
-    return (a > b) - (a < b);
-}
-
-static int compare_opened(const void *a, const void *b)
-{
-    const struct opened *one = a, *other = b;
-    int paths = strcmp(one->path, other->path);
-    return paths ? paths : strcmp(one->build_id, other->build_id);
-}
-
-static int compare_symbols(const void *a, const void *b)
-{
-    const struct symbol *one = a, *other = b;
-    return one->module != other->module ? compare(one->module->number, other->module->number) : compare(one->address, other->address);
-}
-
-static void free_opened(void *data)
-{
-    struct opened *opened = data;
-    object_close(opened->object);
-    free(opened);
-}
-
-static void free_symbol(void *data)
-{
-    struct symbol *symbol = data;
-    free((char *)symbol->function);
-    free((char *)symbol->file);
-    free(symbol);
-}
 
 struct symbols *symbols_new(void)
 {
@@ -68,35 +33,34 @@ void symbols_free(struct symbols *symbols)
 {
     if (!symbols)
         return;
-    tdestroy(symbols->found, free_symbol);
-    tdestroy(symbols->opened, free_opened);
+    for (size_t i = 0; i < symbols->found_count && symbols->found[i]; i++) {
+        free((char *)symbols->found[i]->function);
+        free((char *)symbols->found[i]->file);
+        free(symbols->found[i]);
+    }
+    for (size_t i = 0; i < symbols->opened_count; i++)
+        object_close(symbols->opened[i]);
+    trace_map_free(&symbols->by_module);
+    trace_map_free(&symbols->by_address);
+    free(symbols->opened);
+    free(symbols->found);
     free(symbols);
 }
 
-/* Before anything else is allocated for the item, so that it is freed with the tree. */
-static void insert(void *item, void **tree, int (*compare_items)(const void *, const void *))
-{
-    if (tsearch(item, tree, compare_items))
-        return;
-    free(item);
-    memory_lacks();
-}
-
-/* NULL: too many were opened. */
+/* NULL: too many were opened. Where there is no memory all that was made so far is in a list already, and so is freed. */
 static struct object *object_of(struct symbols *symbols, const struct trace_module *module)
 {
-    struct opened key = {.path = module->path, .build_id = module->build_id};
-    struct opened **at = tfind(&key, &symbols->opened, compare_opened);
-    if (at)
-        return (*at)->object;
-    if (symbols->known_count == SYMBOLS_FILES_MAX)
-        return NULL;
-    struct opened *opened = must(malloc(sizeof(*opened)));
-    *opened = key;
-    insert(opened, &symbols->opened, compare_opened);
-    opened->object = object_open(module->path, module->build_id);
-    symbols->known_count += object_state(opened->object) == OBJECT_KNOWN;
-    return opened->object;
+    bool is_new;
+    uint32_t *place = trace_map_add(&symbols->by_module, module->number, 0, &is_new);
+    if (!is_new)
+        return symbols->opened[*place];
+    *place = (uint32_t)symbols->opened_count;
+    struct object **opened = MUST_ADD(symbols->opened, symbols->opened_count, symbols->opened_room);
+    *opened = NULL;
+    if (symbols->known_count < SYMBOLS_FILES_MAX)
+        *opened = object_open(module->path, module->build_id);
+    symbols->known_count += *opened && object_state(*opened) == OBJECT_KNOWN;
+    return *opened;
 }
 
 /* The text, or else a copy of the other one, without what a terminal would obey. */
@@ -147,14 +111,16 @@ static void look_up(struct symbols *symbols, struct symbol *symbol)
 
 const struct symbol *symbols_find(struct symbols *symbols, const struct trace_module *module, uint64_t address)
 {
-    struct symbol key = {.module = module, .address = address};
-    struct symbol **at = tfind(&key, &symbols->found, compare_symbols);
-    if (at)
-        return *at;
-    struct symbol *symbol = must(calloc(1, sizeof(*symbol)));
+    const uint32_t *known = trace_map_find(&symbols->by_address, address, module->number);
+    if (known)
+        return symbols->found[*known];
+    struct symbol **place = MUST_ADD(symbols->found, symbols->found_count, symbols->found_room);
+    *place = NULL;
+    struct symbol *symbol = *place = must(calloc(1, sizeof(*symbol)));
     symbol->module = module;
     symbol->address = address;
-    insert(symbol, &symbols->found, compare_symbols);
     look_up(symbols, symbol);
+    bool is_new;
+    *trace_map_add(&symbols->by_address, address, module->number, &is_new) = (uint32_t)symbols->found_count - 1;
     return symbol;
 }

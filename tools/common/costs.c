@@ -186,23 +186,11 @@ static void write_name(FILE *out, const char *key, const char *value)
     fputc('\n', out);
 }
 
-static FILE *open_text(char **text, size_t *len)
-{
-    return must(open_memstream(text, len));
-}
-
-static char *end_text(FILE *out, char **text)
-{
-    if (fclose(out) != 0)
-        must(NULL);
-    return must(*text);
-}
-
 char *costs_write(const struct costs *costs)
 {
     char *text, value[GPU_COST_TEXT_SIZE];
     size_t len;
-    FILE *out = open_text(&text, &len);
+    FILE *out = must(open_memstream(&text, &len));
     fprintf(out, "# What calls of this GPU cost the calling thread, as weir calibrate measured it.\nweir_costs: " VERSION "\n");
     write_name(out, "gpu", costs->gpu);
     write_name(out, "driver", costs->driver);
@@ -210,7 +198,8 @@ char *costs_write(const struct costs *costs)
     for (int i = 0; i < COST_COUNT; i++)
         if (costs->is_measured[i])
             fprintf(out, "%s: %s # %s\n", cost_rows[i].key, gpu_cost_format(costs->values[i], value), cost_rows[i].what);
-    return end_text(out, &text);
+    fclose(out);
+    return must(text);
 }
 
 char *costs_to_sim(const struct costs *costs)
@@ -219,7 +208,7 @@ char *costs_to_sim(const struct costs *costs)
     struct gpu_cost unused;
     const char *comma = "";
     size_t len;
-    FILE *out = open_text(&text, &len);
+    FILE *out = must(open_memstream(&text, &len));
     for (int i = 0; i < COST_COUNT; i++) {
         if (!costs->is_measured[i] || !sim_standard_cost(cost_rows[i].key, &unused))
             continue;
@@ -228,5 +217,6 @@ char *costs_to_sim(const struct costs *costs)
         fprintf(out, "%s%s=%s", comma, cost_rows[i].key, is_free_rate ? "0ns/GiB" : gpu_cost_format(costs->values[i], value));
         comma = ",";
     }
-    return end_text(out, &text);
+    fclose(out);
+    return must(text);
 }

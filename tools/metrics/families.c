@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/metrics/families.h"
 
-#include <string.h>
-
 #include "tools/common/observe.h"
 
 #define PROCESS(member) OF_PROCESS, #member, 0
@@ -83,18 +81,3 @@ const struct family metrics_families[] = {
 };
 
 const size_t metrics_family_count = sizeof metrics_families / sizeof metrics_families[0];
-
-uint64_t metrics_value(const void *object, const struct family *family)
-{
-    uint64_t value;
-    memcpy(&value, (const char *)object + family->offset, sizeof value);
-    return value;
-}
-
-uint64_t metrics_sum(uint64_t a, uint64_t b, enum value_kind kind)
-{
-    uint64_t sum;
-    if (kind == VALUE_CAP && (a == 0 || b == 0))
-        return 0;
-    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}

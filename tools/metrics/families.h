@@ -27,9 +27,4 @@ struct family {
 extern const struct family metrics_families[];
 extern const size_t metrics_family_count;
 
-/* Of an export or a ring. */
-uint64_t metrics_value(const void *object, const struct family *family);
-/* What two values come to together, where one may stand for infinity. */
-uint64_t metrics_sum(uint64_t a, uint64_t b, enum value_kind kind);
-
 #endif

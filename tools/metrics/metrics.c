@@ -126,6 +126,23 @@ static void label_export(struct writer *writer, const struct observed_socket *so
     label(writer, "uuid", socket->seen.told.uuid);
 }
 
+/* Of an export or a ring. */
+static uint64_t value_of(const void *object, const struct family *family)
+{
+    uint64_t value;
+    memcpy(&value, (const char *)object + family->offset, sizeof value);
+    return value;
+}
+
+/* What two values come to together, where one may stand for infinity. */
+static uint64_t sum_of(uint64_t a, uint64_t b, enum value_kind kind)
+{
+    uint64_t sum;
+    if (kind == VALUE_CAP && (a == 0 || b == 0))
+        return 0;
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
 /* Series ------------------------------------------------------------------------------------------------------------------------------- */
 
 /* Whether there is an export that should have answered. At other sockets nobody listens, or another user, or a Weir that does not count. */
@@ -213,7 +230,7 @@ static void write_series(struct writer *writer, const struct family *family, con
     uint64_t value = figure(all[index].object, family->member);
     bool has_audit = figures_has_audit(all[index].object);
     for (size_t i = all[index].next; i; i = all[i].next) {
-        value = metrics_sum(value, figure(all[i].object, family->member), family->kind);
+        value = sum_of(value, figure(all[i].object, family->member), family->kind);
         has_audit = has_audit || figures_has_audit(all[i].object);
     }
     if (family->of == OF_AUDIT && !has_audit)
@@ -277,13 +294,13 @@ static void write_export(struct writer *writer, const struct family *family, con
     if (family->of == OF_EXPORT) {
         begin(writer, family);
         label_export(writer, socket);
-        end(writer, metrics_value(&socket->seen.counts, family), family->kind);
+        end(writer, value_of(&socket->seen.counts, family), family->kind);
     }
     for (size_t i = 0; family->of == OF_RING && i < socket->seen.ring_count; i++) {
         begin(writer, family);
         label_export(writer, socket);
         label(writer, "ring", socket->seen.rings[i].name);
-        end(writer, metrics_value(&socket->seen.rings[i], family), family->kind);
+        end(writer, value_of(&socket->seen.rings[i], family), family->kind);
     }
 }
 

@@ -39,6 +39,10 @@ array() {
 const size_t ${name}_len = sizeof $name;"
 }
 
+[ "$(printf abc | hash_of)" = sha256-ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0= ] || {
+    echo "assemble.sh: sha256sum, cut, sed and base64 do not make the hash of 'abc', which FIPS 180 has: are coreutils installed?" >&2
+    exit 1
+}
 html=$(cat "$1") css=$2
 shift 2
 echo '/* Made by the build. */

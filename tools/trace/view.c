@@ -314,20 +314,14 @@ static uint64_t number_of(const uint32_t *number)
     return number ? *number + UINT64_C(1) : 0;
 }
 
+/* The most bytes first; those that are alike in all figures by what they have in common, so that their order is nobody's chance. */
 static int by_bytes(const void *left, const void *right)
 {
     const struct holder *a = left, *b = right;
-    if (a->bytes != b->bytes)
-        return a->bytes > b->bytes ? -1 : 1;
-    if (a->oldest != b->oldest)
-        return a->oldest < b->oldest ? -1 : 1;
-    if (a->size != b->size)
-        return a->size < b->size ? -1 : 1;
-    /* Those that are alike in all figures: by what they have in common, so that their order is nobody's chance. */
-    const uint64_t left_parts[] = {number_of(a->tag ? &a->tag->number : NULL), number_of(a->pool ? &a->pool->number : NULL), a->stream,
-                                   number_of(a->stack ? &a->stack->number : NULL)};
-    const uint64_t right_parts[] = {number_of(b->tag ? &b->tag->number : NULL), number_of(b->pool ? &b->pool->number : NULL), b->stream,
-                                    number_of(b->stack ? &b->stack->number : NULL)};
+    const uint64_t left_parts[] = {b->bytes, a->oldest, a->size, number_of(a->tag ? &a->tag->number : NULL),
+                                   number_of(a->pool ? &a->pool->number : NULL), a->stream, number_of(a->stack ? &a->stack->number : NULL)};
+    const uint64_t right_parts[] = {a->bytes, b->oldest, b->size, number_of(b->tag ? &b->tag->number : NULL),
+                                    number_of(b->pool ? &b->pool->number : NULL), b->stream, number_of(b->stack ? &b->stack->number : NULL)};
     for (size_t i = 0; i < sizeof left_parts / sizeof left_parts[0]; i++)
         if (left_parts[i] != right_parts[i])
             return left_parts[i] < right_parts[i] ? -1 : 1;
