@@ -143,10 +143,8 @@ comes_to() {
 }
 # In a process group of its own: the kernel ignores TSTP where nobody outside a group could wake its processes, as in a suite that setsid began.
 begin_sleeper() {
-    set -m
-    "$weir" record -- sh -c 'echo $$ >sleeper; exec sleep 600' >"$out" 2>"$err" &
+    "$worker" group "$weir" record -- sh -c 'echo $$ >sleeper; exec sleep 600' >"$out" 2>"$err" &
     recorder=$!
-    set +m
     for _ in $(seq 2400); do
         [ -s sleeper ] && break
         sleep 0.025

@@ -3,11 +3,13 @@
  * worker.c - a program with pools that does what standard input says, line by line, and answers each line with the status of what it did,
  * by name. For tests of the command in which a process holds what the test wants it to hold.
  *
+ *     worker group COMMAND [ARGUMENT...]
  *     worker    malloc MIB, free, private, tag NAME, untag, open, close, json FILE, quit
  *
  * "malloc" takes a block of the default pool, "free" gives all of them back, "private" opens one more stream with a pool of its own, "tag"
  * names what is taken from then on until "untag", "open" opens a second weir and "close" closes it. "json" writes
- * what weir_stats_json() says of the first one.
+ * what weir_stats_json() says of the first one. "group" becomes the command, in a process group of its own: shells make one with `set -m`, for
+ * which some want a terminal.
  */
 #include "config.h"
 
@@ -15,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/weir.h"
 
@@ -132,8 +135,10 @@ static void obey(struct worker *worker, const char *name, const char *argument)
     answer(status, &error);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 2 && strcmp(argv[1], "group") == 0)
+        return setpgid(0, 0) == 0 && execvp(argv[2], argv + 2) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
     struct worker worker = { 0 };
     weir_error error = WEIR_ERROR_INIT;
     char line[128], name[64], argument[64];
