@@ -431,6 +431,10 @@ void weir__blocks_watch(struct weir__blocks *blocks, weir__watch *watch)
     atomic_store_explicit(&blocks->watch, watch, memory_order_release);
     if (watch)
         visit_entries(blocks, true, visit_watched, &watch);
+    for (size_t i = 0; !watch && i < WEIR__SHARDS; i++) {
+        weir__spin_lock(&blocks->shards[i].lock);
+        weir__spin_unlock(&blocks->shards[i].lock);
+    }
 }
 
 struct visit {

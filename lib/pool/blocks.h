@@ -183,7 +183,8 @@ struct weir__counts weir__blocks_count(struct weir__blocks *blocks, const weir_p
 /* Calls `use` with each live block, under its shard's lock. */
 void weir__blocks_visit(struct weir__blocks *blocks, void (*use)(const struct weir__block *block, void *data), void *data);
 
-/* From now on this function watches, and is told of all blocks that are there; NULL: nobody. */
+/* From now on this function watches, and is told of all blocks that are there. NULL: nobody, and no thread is still in a call of the former
+   watcher. */
 void weir__blocks_watch(struct weir__blocks *blocks, weir__watch *watch);
 
 /* Calls `use` for each live block of the device that is not a graph's own, in no order, under a leaf lock: it must not call Weir. */

@@ -68,7 +68,8 @@ void torch_history_attach(struct torch_device *device)
         weir__blocks_watch(&device->w->blocks, tell_block);
 }
 
-/* Tables first, then what lies in their blocks. */
+/* Tables first, then what lies in their blocks. Where nobody listens any more, all locks are passed all the same: behind them no thread is in
+   a call of the former listener. */
 weir_status weir_torch_watch(weir_torch_news_fn listener, weir_error *error)
 {
     weir_status status = weir__check_fork(error);
@@ -79,10 +80,8 @@ weir_status weir_torch_watch(weir_torch_news_fn listener, weir_error *error)
     struct torch_device *device = torch_is_over() ? NULL : torch_device_next(-1);
     for (; device; device = torch_device_next(device->index)) {
         weir__blocks_watch(&device->w->blocks, listener ? tell_block : NULL);
-        if (listener) {
-            torch_reserve_each_chunk(device, chunk_there, NULL);
-            torch_late_each(device, late_there, NULL);
-        }
+        torch_reserve_each_chunk(device, chunk_there, NULL);
+        torch_late_each(device, late_there, NULL);
     }
     return WEIR_OK;
 }

@@ -287,7 +287,8 @@ typedef void (*weir_torch_news_fn)(const weir_torch_news *news);
 
 /*
  * From now on the function is told of all devices, and first of what is there: of some of it, what happened since may be told before. NULL:
- * nobody is told, though other threads may still be in a call of the function. One thread at a time may call this. WEIR_FORKED.
+ * nobody is told, and no thread is still in a call of the function when this returns: the caller must hold no lock that the function takes.
+ * One thread at a time may call this. WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_torch_watch(weir_torch_news_fn listener, weir_error *error);
 

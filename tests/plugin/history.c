@@ -4,8 +4,10 @@
  * events must fit at each step, with every block in a segment. `expect_sound` plays them.
  */
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/plugin/plug.h"
 #include "tests/plugin/recorded.h"
@@ -632,6 +634,43 @@ static void *use_memory(void *data)
     return NULL;
 }
 
+/* A listener that is in a call, under a lock of Weir's, until the end of listening returned or has plainly begun to wait. */
+static sem_t has_come, has_ended;
+static bool outlived;
+
+static void listen(const weir_torch_news *news)
+{
+    struct timespec until;
+    if (news->what != WEIR_TORCH_SEGMENT_CAME)
+        return;
+    sem_post(&has_come);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    outlived = sem_timedwait(&has_ended, &until) == 0;
+}
+
+static void *make_one(void *unused)
+{
+    plug_malloc(4096, 0, a);
+    return unused;
+}
+
+START_TEST(no_thread_is_in_a_call_of_a_listener_that_has_ended)
+{
+    pthread_t thread;
+    weir_torch_free(plug_malloc(512, 0, b), 512, 0, b);
+    sem_init(&has_come, 0, 0);
+    sem_init(&has_ended, 0, 0);
+    ck_assert_int_eq(weir_torch_watch(listen, NULL), WEIR_OK);
+    ck_assert_int_eq(pthread_create(&thread, NULL, make_one, NULL), 0);
+    ck_assert_int_eq(sem_wait(&has_come), 0);
+    ck_assert_int_eq(weir_torch_watch(NULL, NULL), WEIR_OK);
+    sem_post(&has_ended);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert(!outlived);
+}
+END_TEST
+
 START_TEST(snapshots_are_sound_while_threads_allocate)
 {
     pthread_t threads[4];
@@ -668,10 +707,10 @@ int main(void)
               free_on_a_stream_that_may_be_gone_is_pending_until_it_is_named, what_waits_when_it_begins_is_pending,
               block_that_a_capture_holds_back_is_pending_until_its_end, chunk_of_a_graph_is_a_segment_with_its_id,
               blocks_of_an_arena_are_segments_too, each_device_has_its_own_events, only_the_latest_events_are_kept,
-              actions_can_be_left_out, out_of_memory_is_an_event, live_block_can_be_annotated,
-              stacks_go_when_nobody_keeps_them, events_that_are_overwritten_let_go_of_their_stacks,
-              events_and_segments_have_no_stacks_unless_they_are_wanted,
+              actions_can_be_left_out, out_of_memory_is_an_event, live_block_can_be_annotated, stacks_go_when_nobody_keeps_them,
+              events_that_are_overwritten_let_go_of_their_stacks, events_and_segments_have_no_stacks_unless_they_are_wanted,
               snapshot_of_what_is_not_recorded_has_what_is_live_and_no_events, words_of_the_thread_go_with_what_it_does,
-              history_without_host_memory_is_sound_and_says_what_is_missing, snapshots_are_sound_while_threads_allocate);
+              history_without_host_memory_is_sound_and_says_what_is_missing, no_thread_is_in_a_call_of_a_listener_that_has_ended,
+              snapshots_are_sound_while_threads_allocate);
     return suite_run(suite);
 }

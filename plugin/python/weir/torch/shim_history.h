@@ -30,6 +30,8 @@ class History {
 public:
     using Watch = decltype(&weir_torch_watch);
 
+    History() { listening() = this; }
+
     /* Each thread's: what torch compiles, and what its user says of what is allocated. A thread that says nothing has none, since C++ ends
        the process where it has no memory to note that they are to be destroyed. */
     struct Words {
@@ -196,6 +198,7 @@ private:
 
     /* Begin and end, with `beginning` */
 
+    /* The one that there is. */
     static History *&listening()
     {
         static History *one;
@@ -209,7 +212,6 @@ private:
         weir_error error = WEIR_ERROR_INIT;
         if (on.exchange(true))
             return;
-        listening() = this;
         auto hear = [](const weir_torch_news *news) { listening()->change([&] { listening()->ledger.use(*news); }); };
         if (watch(hear, &error) != WEIR_OK) {
             on = false;
