@@ -62,11 +62,14 @@ static uint64_t current_context(void)
     return (uintptr_t)context;
 }
 
+/* It never changes. */
 static void *default_pool(int device)
 {
-    void *pool = NULL;
-    if (!session.driver.default_pool || session.driver.default_pool(&pool, device) != DRIVER_SUCCESS)
-        return NULL;
+    struct session_device *at = device_of(device);
+    void *pool = at ? atomic_load_explicit(&at->default_pool, memory_order_relaxed) : NULL;
+    if (pool || !at || !session.driver.default_pool || session.driver.default_pool(&pool, device) != DRIVER_SUCCESS)
+        return pool;
+    atomic_store_explicit(&at->default_pool, pool, memory_order_relaxed);
     return pool;
 }
 
@@ -74,7 +77,8 @@ static void *default_pool(int device)
 static int stream_device(void *stream)
 {
     struct known known;
-    return known_get(KNOWN_STREAM, (uintptr_t)stream, &known) ? known.device : current_device();
+    const bool is_fixed = (uintptr_t)stream <= (uintptr_t)DRIVER_PER_THREAD_STREAM;
+    return !is_fixed && known_get(KNOWN_STREAM, (uintptr_t)stream, &known) ? known.device : current_device();
 }
 
 static bool captures(void *stream)
@@ -170,13 +174,9 @@ static struct known know_pool(void *pool, int device, uint64_t cap, bool is_host
 static struct known find_pool(void *pool, int device)
 {
     struct known known;
-    if (known_get(KNOWN_POOL, (uintptr_t)pool, &known))
-        return known;
-    if (pool != default_pool(device))
-        return know_pool(pool, device, 0, false);
-    known = (struct known){.device = (uint8_t)device, .pool = (uint16_t)session_pool(device, SESSION_DEFAULT)};
-    known_put(KNOWN_POOL, (uintptr_t)pool, &known);
-    return known;
+    if (pool == default_pool(device))
+        return (struct known){.device = (uint8_t)device, .pool = (uint16_t)session_pool(device, SESSION_DEFAULT)};
+    return known_get(KNOWN_POOL, (uintptr_t)pool, &known) ? known : know_pool(pool, device, 0, false);
 }
 
 /* Memory that comes and goes -------------------------------------------------------------------------------------------------------------- */

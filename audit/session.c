@@ -23,8 +23,9 @@
 #include "lib/trace/writer.h"
 #include "policy/environment.h"
 
-#define RING_BYTES (UINT64_C(4) << 20) /* of a thread: 75,000 events that the writer may be behind */
+#define RING_BYTES (UINT64_C(8) << 20) /* of a thread: 150,000 events that the writer may be behind */
 #define SERIALS 16                     /* traces of one process number, which is the same behind exec() */
+#define COUNTED_TICKS (16 * WEIR__SLOW_TICKS) /* a thread that took longer was preempted */
 #define TIMED 16                       /* of so many calls that the driver answers at once, one is timed */
 
 static const struct gpu clocks = {.now = gpu_clock_now, .now_coarse = gpu_clock_coarse, .ticks = gpu_clock_ticks};
@@ -279,10 +280,11 @@ void session_call_end(const struct session_call *call)
     if (!slot)
         slot = &session.report->told.slots[(unsigned)syscall(SYS_gettid) % AUDIT_SLOTS];
     atomic_fetch_add_explicit(&slot->calls, 1, memory_order_relaxed);
-    const bool counts = call->is_timed && !has_waited;
+    const uint64_t took = call->is_timed ? call->asked - call->entered + (gpu_clock_ticks() - call->answered) : 0;
+    const bool counts = took && took < COUNTED_TICKS && !has_waited;
     has_waited = false;
     if (!counts)
         return;
     atomic_fetch_add_explicit(&slot->timed, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&slot->ticks, call->asked - call->entered + (gpu_clock_ticks() - call->answered), memory_order_relaxed);
+    atomic_fetch_add_explicit(&slot->ticks, took, memory_order_relaxed);
 }

@@ -21,6 +21,7 @@ enum session_pool { SESSION_MALLOC, SESSION_MANAGED, SESSION_HOST, SESSION_DEFAU
 
 struct session_device {
     _Atomic uint32_t numbers[SESSION_POOLS]; /* the recorder's; 0: it has none yet */
+    void *_Atomic default_pool;              /* its handle, once it was asked for */
     void *_Atomic current;                   /* the pool that the program has set, by its handle; NULL: the default one */
     void *_Atomic primary;                   /* the primary context, once it was seen */
     _Atomic uint64_t created[2], mapped[2];  /* bytes of physical memory, and of its mappings: the device's, and the host's */
