@@ -89,6 +89,15 @@ plugin_python_wheel_libweir_trace_la_SOURCES = $(trace_libreader_la_SOURCES) $(t
 plugin_python_wheel_libweir_trace_la_CPPFLAGS = $(trace_libreader_la_CPPFLAGS) -DWEIR_WHEEL -DWEIR_WITHOUT_LIBDW
 plugin_python_wheel_libweir_trace_la_LIBADD = lib/trace/libbytes.la $(ZSTD_LIBS)
 plugin_python_wheel_libweir_trace_la_LDFLAGS = -L$(wheel_built)/archives $(trace_libweir_trace_la_LDFLAGS) -rpath $(libdir)
+wheel_libraries = $(wheel_built)/libweir.la $(wheel_built)/libweir-torch.la $(wheel_built)/libweir-trace.la
+if HAVE_AUDIT
+EXTRA_LTLIBRARIES += plugin/python/wheel/libweir-audit.la
+plugin_python_wheel_libweir_audit_la_SOURCES = $(audit_libweir_audit_la_SOURCES)
+plugin_python_wheel_libweir_audit_la_CFLAGS = $(audit_libweir_audit_la_CFLAGS)
+plugin_python_wheel_libweir_audit_la_LIBADD = $(audit_libweir_audit_la_LIBADD)
+plugin_python_wheel_libweir_audit_la_LDFLAGS = -L$(wheel_built)/archives $(audit_libweir_audit_la_LDFLAGS) -rpath $(libdir)
+wheel_libraries += $(wheel_built)/libweir-audit.la
+endif
 ## Those that use what a wheel may have to do without (m4/weir-wheel.m4) are compiled once more. They come before those of libtools.la.
 plugin_python_wheel_weir_SOURCES = tools/main.c trace/object.c
 plugin_python_wheel_weir_CFLAGS = $(tools_libtools_la_CFLAGS)
@@ -101,8 +110,7 @@ wheel: all
 	$(AM_V_at)rm -rf $(wheel_built)/*weir* $(wheel_built)/.libs
 	$(AM_V_at)$(PYTHON3) $(srcdir)/%reldir%/wheel.py archives --without='$(WHEEL_STUBS)' $(wheel_built)/archives '$(CC)' \
 	    $(YAML_LIBS) $(JSON_LIBS) $(ZSTD_LIBS) $(ZLIB_LIBS) $(LIBDW_LIBS) $(WHEEL_LIBS)
-	$(AM_V_at)$(MAKE) $(AM_MAKEFLAGS) $(wheel_built)/libweir.la $(wheel_built)/libweir-torch.la $(wheel_built)/libweir-trace.la \
-	    $(wheel_built)/weir$(EXEEXT)
+	$(AM_V_at)$(MAKE) $(AM_MAKEFLAGS) $(wheel_libraries) $(wheel_built)/weir$(EXEEXT)
 	$(AM_V_at)$(PYTHON3) $(srcdir)/%reldir%/wheel.py pack --source '$(srcdir)' --built $(wheel_built) --out '$(WHEEL_DIR)' \
 	    --version '$(VERSION)' --machine $(host_cpu) --objdump '$(OBJDUMP)' --strip '$(STRIP)' \
 	    --cuda '$(CUDART_SUMMARY)' --without='$(WHEEL_WITHOUT)' --completion $(bashcompletion_DATA) $(zshcompletion_DATA) $(fishcompletion_DATA) \

@@ -248,6 +248,9 @@ def pack(arguments: argparse.Namespace) -> None:
         "weir/lib/" + soname: strip(arguments.strip, library, scratch),
         "weir/lib/libweir-trace.so.0": strip(arguments.strip, os.path.realpath(os.path.join(built, "libweir-trace.so.0")), scratch),
     }
+    audit = os.path.join(built, "libweir-audit.so")
+    if os.path.exists(audit):  # not of a build whose C library has no LD_AUDIT
+        programs["weir/lib/libweir-audit.so"] = strip(arguments.strip, audit, scratch)
     for environment in arguments.torch:
         shim = compile_shim(environment, package, scratch)
         subprocess.run([arguments.strip, "--strip-unneeded", shim], check=True)
