@@ -14,20 +14,18 @@
 EXTRA_DIST += tests/gpu/make-bundle.sh tests/gpu/run-bundle.sh tests/gpu/rmm/build.sh tests/gpu/rmm/suites.cc
 
 gpu_bundle_programs += tests/gpu/conformance tools/weir
-gpu_bundle_files += config/default.yaml config/inference.yaml config/multi-gpu.yaml $(dist_weircosts_DATA)
+gpu_bundle_files += tests/python/tap.py config/default.yaml config/inference.yaml config/multi-gpu.yaml $(dist_weircosts_DATA)
 
 gpu_bundle_build = build-gpu-bundle
 gpu_bundle_flags = --disable-shared --enable-static --disable-dependency-tracking --without-libdw --without-zlib --without-zstd \
 	YAML_LIBS=-l:libyaml.a JSON_LIBS=-l:libjson-c.a \
 	CHECK_LIBS='-l:libcheck.a -l:libsubunit.a -lm -lrt -lpthread'
 
-## torch's: the library, the package that finds it, and what its users start from.
-gpu_bundle_modules =
+## torch's, beside what folders have named: the library, the package that finds it, and what its users start from.
 if HAVE_TORCH
 gpu_bundle_modules += plugin/torch/libweir-torch
 gpu_bundle_files += $(dist_weirpackage_DATA) $(dist_weirpackageshare_DATA) $(dist_weirpackagetorch_DATA) $(dist_weirpythonrun_DATA) config/pytorch.yaml \
-	examples/share_torch.py examples/torch_ddp.py examples/torch_train.py bench/share_python.py tests/python/share_host.py \
-	tests/python/tap.py
+	examples/share_torch.py examples/torch_ddp.py examples/torch_train.py bench/share_python.py tests/python/share_host.py
 endif
 gpu_bundle_module_flags = --disable-dependency-tracking --without-libdw --without-zlib --without-zstd YAML_LIBS=-l:libyaml.a JSON_LIBS=-l:libjson-c.a
 

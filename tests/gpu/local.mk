@@ -25,6 +25,20 @@ tests_gpu_stress_SOURCES = %reldir%/stress.c %reldir%/marks.c %reldir%/marks.h t
 tests_gpu_stress_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_gpu_stress_LDADD = tests/api/libscene.la
 
+## `weir record --any` on a GPU: part of the GPU bundle alone. The program's runtime is the static one.
+EXTRA_DIST += %reldir%/audit/run.py
+if HAVE_CUDA
+if HAVE_AUDIT
+check_PROGRAMS += tests/gpu/audit/workload
+tests_gpu_audit_workload_SOURCES = %reldir%/audit/workload.c
+tests_gpu_audit_workload_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_gpu_audit_workload_LDADD = $(CUDA_LIBS)
+gpu_bundle_programs += tests/gpu/audit/workload
+gpu_bundle_modules += audit/libweir-audit
+gpu_bundle_files += tests/gpu/audit/run.py tests/tools/weirtrace.py
+endif
+endif
+
 ## PyTorch on Weir, for a machine that has both a GPU and torch: part of the GPU bundle alone.
 torch_test_files = \
 	%reldir%/torch/cases_arenas.py \

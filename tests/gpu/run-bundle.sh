@@ -3,7 +3,7 @@
 #
 # run.sh of a GPU bundle (make gpu-bundle): runs the tests and measurements on this machine's GPU.
 #
-#   run.sh [STEP...]      tests share peers examples try figures torch sanitizer; without any: all these, in this order
+#   run.sh [STEP...]      tests share peers examples try audit figures torch sanitizer; without any: all these, in this order
 #
 #   OUT=DIR               where everything raw goes (./results)
 #   SUITE_LIMIT=SECONDS   after which one suite is stopped and counts as failed (240; torch 540; sections of weir-bench have their own)
@@ -21,6 +21,7 @@
 #   peers      the test cases called "peers" of every test program, on two devices, where there are two
 #   examples   the examples, as their own test runs them
 #   try        weir doctor, weir calibrate, weir try
+#   audit      weir record --any, and what it costs; needs python3, and looks at CuPy, JAX and PyTorch where it has them
 #   figures    weir-bench, section by section
 #   rivals     weir-bench beside RMM, on pools and on arenas: those of its sections that figures leaves out, in about five minutes
 #   rmm        RMM's own tests of memory resources, where make gpu-bundle was given its sources
@@ -186,6 +187,15 @@ step_try() {
         CUDA_VISIBLE_DEVICES=${devices[0]} suite "try-$(basename "$policy" .yaml)" tools/weir try --seconds=5 "$policy"
         CUDA_VISIBLE_DEVICES=${devices[0]} suite "try-$(basename "$policy" .yaml)-json" tools/weir try --json --seconds=5 "$policy"
     done
+}
+
+step_audit() {
+    if [ ! -e audit/libweir-audit.so ]; then
+        row audit none - - -
+        return
+    fi
+    CUDA_VISIBLE_DEVICES=${devices[0]} suite audit "$python" tests/gpu/audit/run.py .
+    grep '^# ' "$out/audit.log"
 }
 
 # Each section of weir-bench, and the seconds after which it is stopped: far more than it should take.
@@ -372,12 +382,12 @@ fi
     uname -a
     nvidia-smi 2>&1
 } >"$out/machine.txt"
-[ $# -gt 0 ] || set -- tests share peers examples try figures torch sanitizer
+[ $# -gt 0 ] || set -- tests share peers examples try audit figures torch sanitizer
 for step; do
     case $step in
-    tests | share | peers | examples | try | rmm | figures | rivals | real | recordings | torch | torch-tests | torch-peers | share-python | torch-figures | sanitizer) ;;
+    tests | share | peers | examples | try | audit | rmm | figures | rivals | real | recordings | torch | torch-tests | torch-peers | share-python | torch-figures | sanitizer) ;;
     *)
-        echo "run.sh: there is no step '$step'; write some of: tests share peers examples try rmm figures rivals real recordings torch torch-tests" \
+        echo "run.sh: there is no step '$step'; write some of: tests share peers examples try audit rmm figures rivals real recordings torch torch-tests" \
             "torch-peers share-python torch-figures sanitizer" >&2
         exit 2
         ;;
@@ -393,7 +403,7 @@ done
 } | tee "$out/table.txt"
 # A machine whose driver does not work skips every suite; that is no success.
 case " $* " in
-*" tests "* | *" share "* | *" peers "* | *" rmm "* | *" torch "* | *" torch-tests "* | *" torch-peers "* | *" share-python "* | *" sanitizer "*)
+*" tests "* | *" share "* | *" peers "* | *" audit "* | *" rmm "* | *" torch "* | *" torch-tests "* | *" torch-peers "* | *" share-python "* | *" sanitizer "*)
     if [ "$passed_tests" -eq 0 ]; then
         echo "run.sh: not one test ran to success; the reasons are in $out" >&2
         failed_suites=$((failed_suites + 1))

@@ -34,14 +34,15 @@
 /* NULL after a complaint. */
 static char *find_library(void)
 {
-    char *path = installed_path("", "audit/.libs/libweir-audit.so"); /* beside a command that was built and is not installed */
+    const char *asked = variable("WEIR_AUDIT_LIBRARY");
+    char *path = asked ? absolute_path(asked) : installed_path("", "audit/.libs/libweir-audit.so"); /* that of a build, not installed */
     if (!*path) {
         free(path);
         path = installed_path(WEIR_LIBDIR "/libweir-audit.so", "lib/libweir-audit.so");
     }
     if (access(path, R_OK) == 0 && !strchr(path, ':'))
         return path;
-    complain("record: --any: %s: %s; install Weir with libweir-audit.so", path,
+    complain("record: --any: %s: %s; install Weir with it, or set WEIR_AUDIT_LIBRARY to the path of libweir-audit.so", path,
              strchr(path, ':') ? "a path with a colon cannot be in LD_AUDIT" : strerror(errno));
     free(path);
     return NULL;
