@@ -137,7 +137,7 @@ void *driver_looked_up(const char *name, void *found, bool is_per_thread, void *
             return replace(i, found);
     }
     if (is_ours)
-        session_unknown(name);
+        session_say(&session.report->told.has_unknown, session.report->told.unknown, "%s", name);
     return found;
 }
 

@@ -76,31 +76,13 @@ bool session_open(void)
     return true;
 }
 
-static void say_once(_Atomic uint32_t *has, char text[static AUDIT_TEXT], const char *format, va_list arguments)
+void session_say(_Atomic uint32_t *has, char text[static AUDIT_TEXT], const char *format, ...)
 {
+    va_list arguments;
+    va_start(arguments, format);
     if (!atomic_exchange(has, 1))
         vsnprintf(text, AUDIT_TEXT, format, arguments);
-}
-
-void session_fail(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    say_once(&session.report->told.has_failure, session.report->told.failure, format, arguments);
     va_end(arguments);
-}
-
-__attribute__((format(printf, 1, 2))) static void say_unknown(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    say_once(&session.report->told.has_unknown, session.report->told.unknown, format, arguments);
-    va_end(arguments);
-}
-
-void session_unknown(const char *name)
-{
-    say_unknown("%s", name);
 }
 
 /* The trace ----------------------------------------------------------------------------------------------------------------------------- */
@@ -113,44 +95,32 @@ static void write_uuid(char text[static 41], const struct driver_uuid *uuid)
         at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid->bytes[i]);
 }
 
-struct device_text {
-    char name[256], uuid[41];
-    size_t memory;
-};
-
-static void ask_device(int device, struct device_text *text)
-{
-    const struct driver_questions *driver = &session.driver;
-    struct driver_uuid uuid = {{0}};
-    *text = (struct device_text){.name = ""};
-    if (!driver->device_name || driver->device_name(text->name, sizeof text->name - 1, device) != DRIVER_SUCCESS)
-        text->name[0] = '\0';
-    if (driver->device_uuid && driver->device_uuid(&uuid, device) == DRIVER_SUCCESS)
-        write_uuid(text->uuid, &uuid);
-    if (driver->device_memory)
-        driver->device_memory(&text->memory, device);
-}
-
 static bool make_head(void *data, const char *reason, struct weir__trace_bytes *content)
 {
+    const struct driver_questions *driver = &session.driver;
     struct weir__trace_head head;
-    struct device_text text;
+    static char names[SESSION_DEVICES][128], uuids[SESSION_DEVICES][41]; /* once, and the program's stack may be small */
     int count = 0, version = 0;
     (void)data;
     if (!weir__trace_head_begin(&head, &session.recorder, reason))
         return false;
-    if (session.driver.device_count && session.driver.device_count(&count) != DRIVER_SUCCESS)
+    if (driver->device_count && driver->device_count(&count) != DRIVER_SUCCESS)
         count = 0;
     count = count < SESSION_DEVICES ? count : SESSION_DEVICES;
     for (int d = 0; d < count; d++) {
-        ask_device(d, &text);
-        weir__trace_head_device(&head, (unsigned)d, text.name, text.uuid, text.memory);
+        struct driver_uuid uuid = {{0}};
+        size_t memory = 0;
+        if (driver->device_name && driver->device_name(names[d], sizeof names[d] - 1, d) != DRIVER_SUCCESS)
+            names[d][0] = '\0';
+        if (driver->device_uuid && driver->device_uuid(&uuid, d) == DRIVER_SUCCESS)
+            write_uuid(uuids[d], &uuid);
+        if (driver->device_memory)
+            driver->device_memory(&memory, d);
+        weir__trace_head_device(&head, (unsigned)d, names[d], uuids[d], memory);
     }
-    if (session.driver.version && session.driver.version(&version) == DRIVER_SUCCESS)
-        for (int d = 0; d < count; d++) {
-            ask_device(d, &text);
-            weir__trace_head_costs(&head, (unsigned)d, text.name, version, text.uuid);
-        }
+    if (driver->version && driver->version(&version) == DRIVER_SUCCESS)
+        for (int d = 0; d < count; d++)
+            weir__trace_head_costs(&head, (unsigned)d, names[d], version, uuids[d]);
     return weir__trace_head_end(&head, content);
 }
 

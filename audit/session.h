@@ -65,9 +65,10 @@ static inline bool session_wants(void)
 /* Writes what there is. gives_way: Weir itself is in the process, whose own recording may want the name of the file. */
 void session_end(bool gives_way);
 
-/* The first failure, and the first unknown name, are kept for the command. */
-__attribute__((format(printf, 1, 2))) void session_fail(const char *format, ...);
-void session_unknown(const char *name);
+/* What the command is told: the first of each sort is kept. */
+__attribute__((format(printf, 3, 4))) void session_say(_Atomic uint32_t *has, char text[static AUDIT_TEXT], const char *format, ...);
+/* Why there is no trace, or not all of one. */
+#define session_fail(...) session_say(&session.report->told.has_failure, session.report->told.failure, __VA_ARGS__)
 
 /* The number of a device's pool; 0: it has none. */
 unsigned session_pool(int device, enum session_pool kind);

@@ -421,6 +421,12 @@ def environment_of_the_user_is_kept():
 
 
 @fact
+def recording_within_a_recording_is_the_inner_ones():
+    run = Run(WEIR, "record", "--any", "--", PROGRAM, "lookup", "one")
+    assert told(run.trace(), "malloc") == [("malloc", "cudaM", 2 * MIB)]
+
+
+@fact
 def library_does_nothing_where_no_report_of_the_users_is():
     wide = write("wide", "x" * 4096)
     os.chmod(wide, 0o666)
@@ -450,6 +456,14 @@ def disk_without_room_ends_the_trace_and_not_the_program():
     run = subprocess.run(["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", WEIR, "record", "--any", "--", PROGRAM, "lookup", "one"],
                          cwd=FOLDER.name, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert b"TMPDIR" in run.stderr and run.returncode == 2, run  # there is no room for the report either
+
+
+@fact
+def program_that_closes_all_descriptors_keeps_its_own_files():
+    path = os.path.join(FOLDER.name, "mine")
+    run = Run(PROGRAM, "lookup", "closes", path)
+    assert open(path).read() == "mine\n"
+    run.says("ends early: Bad file descriptor")
 
 
 @fact

@@ -492,6 +492,17 @@ static int joins(const char *library)
     return one();
 }
 
+/* Closes all descriptors, and writes into a file of its own, which may get the number of one of them. */
+static int closes(const char *path)
+{
+    one();
+    for (int fd = 3; fd < 64; fd++)
+        close(fd);
+    FILE *mine = fopen(path, "w");
+    one();
+    return mine && fputs("mine\n", mine) > 0 && fclose(mine) == 0 ? 0 : 7;
+}
+
 /* Ends without its destructors. */
 static int leaves(void)
 {
@@ -564,6 +575,7 @@ int main(int count, char **arguments)
            : IS("waits")    ? waits(number)
            : IS("exhausts") ? exhausts()
            : IS("joins")    ? joins(arguments[3])
+           : IS("closes")   ? closes(arguments[3])
            : IS("leaves")   ? leaves()
            : IS("lasts")    ? lasts()
            : IS("pairs")    ? pairs(number)

@@ -48,10 +48,14 @@ static char *find_library(void)
     return NULL;
 }
 
-/* A variable that is a list: ours first, then what the user has in it. */
+/* A variable that is a list: ours first, then what the user has in it. Within another `weir record --any` ours is there. */
 static void put_first(const char *name, const char *ours)
 {
     const char *former = variable(name);
+    const size_t len = strlen(ours);
+    for (const char *at = former; at && *at; at = strchrnul(at, ':'), at += *at == ':')
+        if (strncmp(at, ours, len) == 0 && (at[len] == ':' || at[len] == '\0'))
+            return;
     set_variable(name, format_text("%s%s%s", ours, former ? ":" : "", former ? former : ""));
 }
 
