@@ -21,6 +21,13 @@ tests_audit_linked_CFLAGS = $(AM_CFLAGS) $(WEIR_UNCOUNTED_CFLAGS)
 tests_audit_linked_LDFLAGS = $(AM_LDFLAGS) -no-install
 tests_audit_linked_LDADD = tests/audit/libcuda.la
 
+if HAVE_CUDA
+check_PROGRAMS += tests/audit/types
+TESTS += tests/audit/types
+tests_audit_types_SOURCES = %reldir%/types.c audit/driver.h
+tests_audit_types_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+endif
+
 if HAVE_CHECK
 check_PROGRAMS += tests/audit/limit
 TESTS += tests/audit/limit
