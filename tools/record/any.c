@@ -139,7 +139,8 @@ void record_any_end(struct record_any *any, const char *command, bool has_files)
         complain("record: --any: the loader of %s took no LD_AUDIT: its processes run with a cleared environment, with other rights, or with a "
                  "loader that is not glibc's of 2.35 or later", command);
     else if (!atomic_load(&told->drivers) && !has_files)
-        complain("record: --any: %s does not use CUDA: no process of it loaded libcuda.so, so there is no trace", command);
+        complain("record: --any: %s does not use CUDA, or does so in processes whose environment it cleared: none that was watched loaded "
+                 "libcuda.so, so there is no trace", command);
     else if (!atomic_load(&told->traces) && !atomic_load(&told->weirs) && !atomic_load(&told->has_failure) && !has_files)
         complain("record: --any: %s loaded libcuda.so, and asked it for no memory, so there is no trace", command);
     if (atomic_load(&told->weirs))
