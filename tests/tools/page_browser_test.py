@@ -248,9 +248,13 @@ def calls_that_waited_are_steps_and_rows_with_their_places():
     rows = opened.table("steps")[1:]
     assert rows[0][1:3] == ["30 ms", "1 MiB"] and rows[0][0].startswith("cudaHostAlloc at "), rows[0]
     assert sum(row[0].startswith("cudaFree at ") for row in rows) == 49 and len(rows) == 50
-    wanted = {(wait["pool"], wait["call"]): (wait["count"], wait["ns"]) for wait in document("waits", file)["waits"]}
+    wanted = {(wait["pool"], wait["call"]): (wait["count"], wait["ns"]) for wait in document("waits", file)["waits"] if wait["kind"] == "held"}
     spans = opened.run("return unpack(document.getElementById('data')).then(d => { "
                        "const trace = readTraces(d.document, d.bytes)[0]; return spansOf(trace).map((span, i) => [trace.pools[i].name, span.call]); })")
+    # What such a program frees goes back at once: only CUDA's pool has free pages.
+    free = opened.run("return unpack(document.getElementById('data')).then(d => { const trace = readTraces(d.document, d.bytes)[0]; addUp(trace); "
+                      "layOut(trace); return Array.from(trace.rows.at, (_, row) => freeAt(trace, row).free); })")
+    assert len(free) > 400 and max(free) < 2 * MIB, max(free)
     held = {name: (span["count"], span["ns"]) for name, span in spans if span["count"]}
     assert held == {pool: sums for (pool, _), sums in wanted.items()}, held
     opened.check()
@@ -535,7 +539,10 @@ def several_policies_lie_over_each_of_the_traces():
             if not names:
                 assert opened.run("return document.getElementById('replays').hidden")
                 continue
-            wanted = json.loads(weir("replay", "--json", *["--policy=" + name for name in names], file, status=None)[0])[0]["policies"]
+            replayed = json.loads(weir("replay", "--json", *["--policy=" + name for name in names], file, status=None)[0])[0]
+            wanted = replayed["policies"]
+            refusals = opened.run("return [...document.querySelectorAll('#replays tr[data-peak]')].map(row => row.cells[3].textContent.replace(/,/g, ''))")
+            assert list(map(int, refusals)) == [one["refused"] + replayed["recorded"]["refused"] - one["newly_served"] for one in wanted], (file, refusals)
             rows = opened.run("return [...document.querySelectorAll('#replays tr[data-peak]')].map(row => [Number(row.dataset.peak), Number(row.dataset.stall)])")
             assert rows == [[one["peak_reserved"], one["stall"]] for one in wanted], (file, rows, wanted)
             # A policy has one colour wherever it is named, and its line is there.

@@ -3,7 +3,8 @@
 // is hatched in the colour of the paper; what keeps a page from going back is outlined. Below it: the largest free piece against all that is free.
 //
 // A trace says of no page when it was mapped, only how many bytes a pool has. So a page of 2 MiB counts as mapped from its first block on until its
-// pool gave memory back while nothing lay in it. That is what the device can have got back at that moment, not what it did get.
+// pool gave memory back while nothing lay in it. That is what the device can have got back at that moment, not what it did get. A program that
+// calls cudaMalloc by itself has no such pages: each of its frees gives the block back.
 "use strict";
 
 const PAGE = 2 ** 21;
@@ -105,6 +106,8 @@ function followPages(trace) {
             closePages(trace, trims[trim]);
             renew();
         }
+        if (!trace.pools[classes.pool[births.class[i]]].keeps_memory)
+            continue;
         for (let page = find(map.first[i]); page <= map.last[i]; page = find(page)) {
             pages[page].from = births.born[i];
             pages[page].pool = classes.pool[births.class[i]];

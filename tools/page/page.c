@@ -113,6 +113,7 @@ static void json_replay(struct json *json, const struct script *script, const ch
     json_uint(json, "begin", script->begin);
     json_uint(json, "end", script->end);
     report_json_outcome(json, outcome);
+    json_uint(json, "all_refused", outcome->refused + script->recorded.refused - outcome->newly_served);
     char *gain = unaware_gain(script, name, outcome);
     json_string(json, "gain", gain);
     free(gain);

@@ -302,7 +302,7 @@ function showReplays(state) {
         });
         const title = make("td", [make("label", [mark, " ", colourMark(COLOURS[slotOfReplay(i)]), replay.policy])]);
         const row = make("tr", [title, make("td", sizeText(replay.peak_reserved)),
-            make("td", timeText(replay.stall)), make("td", countText(replay.refused))]);
+            make("td", timeText(replay.stall)), make("td", countText(replay.all_refused))]);
         Object.assign(row.dataset, { peak: replay.peak_reserved, stall: replay.stall });
         return row;
     });

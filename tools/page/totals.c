@@ -3,6 +3,7 @@
 #include "tools/page/page.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "tools/common/complain.h"
 
@@ -17,6 +18,12 @@ static void json_shown(struct json *json, const char *key, const char *text)
         json_null(json, key);
 }
 
+/* Whether memory may stay in it that no block has: not if it is an unaware program's, and none of CUDA's pools. */
+static bool keeps_memory(const struct trace_pool *pool)
+{
+    return !pool || !(pool->flags & TRACE_POOL_UNAWARE) || strcmp(pool->name, "default") == 0 || strncmp(pool->name, "async ", 6) == 0;
+}
+
 static void json_pools(struct json *json, const struct view_file *file, const struct model *model)
 {
     json_array(json, "pools");
@@ -29,6 +36,7 @@ static void json_pools(struct json *json, const struct view_file *file, const st
         json_uint(json, "device", pool ? pool->device : 0);
         json_bool(json, "is_arena", pool && pool->flags & TRACE_POOL_ARENA);
         json_bool(json, "is_host", pool && pool->flags & TRACE_POOL_HOST);
+        json_bool(json, "keeps_memory", keeps_memory(pool));
         json_uint(json, "memory", pool && !(pool->flags & TRACE_POOL_HOST) ? trace_memory(&file->trace, pool->device) : 0);
         json_end(json);
     }
