@@ -23,10 +23,10 @@ check "its_own_output_is_whole" grep -q -E '^8 steps in [0-9.]+ s, [0-9.]+ s of 
 check "waits_exit_0" exits 0 trace waits --json "$tap_dir/frees.weir"
 # A kernel runs for 100 ms: a free behind it is late only where the machine took that long to get there.
 waits="[w for w in d['files'][0]['waits'] if w['kind'] == 'held' and w['call'] == 'cudaFree' and w['pool'] == 'cudaMalloc']"
-check_json "frees_waited" "4 <= $waits[0]['count'] <= 9"
+check_json "frees_waited" "4 <= ${waits}[0]['count'] <= 9"
 own=$(sed -n 's/.* \([0-9.]*\) s of them in cudaFree$/\1/p' "$tap_dir/frees.out")
 check_json "they_took_no_longer_than_by_the_program_s_own_clock" "0.2 < sum(w['ns'] for w in $waits) / 1e9 <= ${own:-0} + 0.1"
-check_json "where_they_waited_is_known" "$waits[0]['places'][0]['place'].split('+')[0].split()[0] in ('step', 'unaware-frees')"
+check_json "where_they_waited_is_known" "${waits}[0]['places'][0]['place'].split('+')[0].split()[0] in ('step', 'unaware-frees')"
 check "replay_exits_0" exits 0 replay "$tap_dir/frees.weir"
 check "no_free_would_wait" grep -q -E 's of [4-9] frees that waited: none under' "$out"
 
