@@ -124,14 +124,6 @@ static void print_rungs(const char *name, const struct outcome *outcome)
                COUNT_TEXT(outcome->other_pools));
 }
 
-static void print_gain(const struct script *script, const char *name, const struct outcome *outcome)
-{
-    char *gain = unaware_gain(script, name, outcome);
-    if (*gain)
-        printf("  %s\n", gain);
-    free(gain);
-}
-
 static void print_verdict(const struct report *report)
 {
     const struct verdict *verdict = &report->verdict;
@@ -177,8 +169,11 @@ void report_print(const struct report *report)
     table_print(&table, stdout);
     for (size_t i = 0; i < report->count; i++)
         print_rungs(report->names[i], &report->outcomes[i]);
-    for (size_t i = 0; i < report->count; i++)
-        print_gain(script, report->names[i], &report->outcomes[i]);
+    for (size_t i = 0; i < report->count; i++) {
+        char *gain = unaware_gain(script, report->names[i], &report->outcomes[i]);
+        printf("%s%s%s", *gain ? "  " : "", gain, *gain ? "\n" : "");
+        free(gain);
+    }
     char *assumptions = unaware_assumptions(script, "  ");
     fputs(assumptions, stdout);
     free(assumptions);

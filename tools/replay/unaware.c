@@ -37,13 +37,12 @@ bool unaware_is_replayed(const struct trace_pool *pool)
 /* Such a wait is no stall that a replay takes out of the thread's time: the GPU has its work to do whoever waits. */
 static void look_at_held(struct script_unaware *unaware, const struct trace_event *event)
 {
-    const bool is_free = event->a == TRACE_CALL_FREE || event->a == TRACE_CALL_FREE_ASYNC, is_replayed = unaware_is_replayed(event->pool);
+    const bool is_free = event->a == TRACE_CALL_FREE || event->a == TRACE_CALL_FREE_ASYNC, is_kept = !unaware_is_replayed(event->pool);
     const uint64_t time = event->b < WAIT_MOST ? event->b : WAIT_MOST;
-    unaware->kept += !is_replayed;
-    unaware->kept_time += is_replayed ? 0 : time;
-    unaware->frees += is_replayed && is_free;
-    unaware->free_time += is_replayed && is_free ? time : 0;
-    unaware->stall += is_replayed ? time : 0;
+    *(is_kept ? &unaware->kept_time : &unaware->stall) += time;
+    unaware->kept += is_kept;
+    unaware->frees += is_free && !is_kept;
+    unaware->free_time += is_free && !is_kept ? time : 0;
 }
 
 bool unaware_look(struct script_unaware *unaware, const struct trace_event *event)
