@@ -519,6 +519,10 @@ def two_files_and_replays_lie_beside_each_other():
     assert len(beside) == 2 and beside[1] == [lora["live"], lora["held"]], (beside, lora["live"])
     for colour in opened.legend("compare"):
         assert opened.colours(".lane.compare canvas.drawn")[colour] > 10
+    opened = Page(make("--policy=" + policies()[0], "--policy=" + policies()[2], GENERATION, LORA))
+    opened.check()
+    legend = opened.legend("compare")
+    assert len(legend) == 8 and len(set(legend[:4])) == 4 and legend[4] not in legend[:4] and legend[1:4] == legend[5:], legend
 
 
 MARKS = "return [...document.querySelectorAll(arguments[0])].map(canvas => canvas.getContext('2d').getImageData(12, 12, 1, 1).data.slice(0, 3).join())"

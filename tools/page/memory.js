@@ -28,8 +28,9 @@ function mostOf(state) {
     return most * 1.08;
 }
 
-// A policy has one colour in all lanes and lists. Dashes tell lines apart that lie on each other.
-const slotOfReplay = i => (i * 3 + 5) % COLOURS.length;
+// A policy has one colour in all lanes and lists, and none of a file's, but where there are many. Dashes tell lines apart that lie on each other,
+// and those of one policy in two files.
+const slotOfReplay = i => (i * 3 + 5) % COLOURS.length, slotOfFile = i => i * 3 % COLOURS.length;
 const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 2]];
 
 // Lines of replays that are shown over a trace: those of --policy, and the choice of weir tune that was clicked.
@@ -37,7 +38,7 @@ function overlaysOf(state, trace) {
     const overlays = [];
     (trace.replays || []).forEach((replay, i) => {
         if (replay.reserved_line && state.shownReplays.has(i))
-            overlays.push({ name: replay.policy, replay, line: replay.reserved_line, live: replay.live_line, slot: slotOfReplay(i), dashes: DASHES[i % DASHES.length] });
+            overlays.push({ name: replay.policy, replay, line: replay.reserved_line, slot: slotOfReplay(i), dashes: DASHES[i % DASHES.length] });
     });
     if (state.tuned && trace.number === 0 && state.tuned.reserved)
         overlays.push({ name: "the policy of weir tune", replay: state.tune, line: state.tuned.reserved, slot: 3 });
@@ -116,7 +117,7 @@ function comparable(state) {
     const all = [];
     for (const trace of state.traces) {
         const name = state.traces.length > 1 ? trace.name : "recorded";
-        all.push({ name, trace, slot: all.length % COLOURS.length, at: moment => ({ live: moment.live, held: moment.held }) });
+        all.push({ name, trace, slot: slotOfFile(trace.number), at: moment => ({ live: moment.live, held: moment.held }) });
         (trace.replays || []).forEach((replay, i) => {
             if (replay.reserved_line)
                 all.push({
@@ -137,7 +138,7 @@ function drawComparison(canvas, state) {
     const y = value => height - 2 * scale - value / most * (height - 12 * scale);
     drawScale(surface, most, y);
     all.forEach((one, i) => {
-        const style = { colour: COLOURS[one.slot], dashes: DASHES[i % DASHES.length], width: 2 };
+        const style = { colour: COLOURS[one.slot], dashes: DASHES[(i + one.trace.number) % DASHES.length], width: 2 };
         if (one.replay)
             drawSlices(surface, one.trace, one.replay, one.replay.reserved_line, y, style);
         else
