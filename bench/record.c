@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "lib/trace/traced.h"
 #include "lib/trace/writer.h"
 
 #define SIZE (64 * KIB)
