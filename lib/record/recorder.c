@@ -166,19 +166,20 @@ struct weir__ring *weir__recorder_find_ring(struct weir__recorder *recorder)
             ended = ring;
         ring = ring->next;
     }
-    if (!ring && (ring = ended))
+    ring = ring ? ring : ended;
+    if (ring) {
+        /* Behind all that its former thread did with it. */
+        atomic_load_explicit(&ring->head, memory_order_acquire);
         ring->thread = thread;
+    }
     if (!ring && (ring = weir__ring_new(recorder->ring_bytes))) {
         ring->thread = thread;
         ring->next = recorder->rings;
         recorder->rings = ring;
     }
     pthread_mutex_unlock(&recorder->lock);
-    if (ring) {
-        /* All that the thread before has written. */
-        atomic_load_explicit(&ring->head, memory_order_acquire);
+    if (ring)
         weir__my_rings[recorder->id % WEIR__RINGS_MINE] = (struct weir__my_ring){recorder->id, ring};
-    }
     return ring;
 }
 

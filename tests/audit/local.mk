@@ -11,6 +11,10 @@ tests_audit_libcuda_la_SOURCES = %reldir%/standin.c %reldir%/standin.h
 tests_audit_libcuda_la_CFLAGS = $(AM_CFLAGS) $(WEIR_UNCOUNTED_CFLAGS) -Wno-missing-prototypes
 tests_audit_libcuda_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0 -rpath /nowhere
 
+check_LTLIBRARIES += tests/audit/libroom.la
+tests_audit_libroom_la_SOURCES = %reldir%/room.c
+tests_audit_libroom_la_LDFLAGS = $(AM_LDFLAGS) -avoid-version -module -rpath /nowhere
+
 check_PROGRAMS += tests/audit/program tests/audit/linked
 tests_audit_program_CFLAGS = $(AM_CFLAGS) $(WEIR_UNCOUNTED_CFLAGS)
 tests_audit_program_SOURCES = %reldir%/program.c %reldir%/standin.h
