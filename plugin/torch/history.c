@@ -60,12 +60,18 @@ static void late_there(const struct torch_note *note, void *data)
                                   .stream = note->stream ? note->stream->handle : NULL });
 }
 
+static void watch_device(const struct torch_device *device, weir__watch *watch)
+{
+    torch_tell((weir_torch_news){ .what = WEIR_TORCH_DEVICE, .device = device->index });
+    weir__blocks_watch(&device->w->blocks, watch);
+}
+
 /* Whoever begins finds the device, or what has begun is seen here. */
 void torch_history_attach(struct torch_device *device)
 {
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load(&torch_listener))
-        weir__blocks_watch(&device->w->blocks, tell_block);
+        watch_device(device, tell_block);
 }
 
 /* Tables first, then what lies in their blocks. Where nobody listens any more, all locks are passed all the same: behind them no thread is in
@@ -79,7 +85,7 @@ weir_status weir_torch_watch(weir_torch_news_fn listener, weir_error *error)
     atomic_thread_fence(memory_order_seq_cst);
     struct torch_device *device = torch_is_over() ? NULL : torch_device_next(-1);
     for (; device; device = torch_device_next(device->index)) {
-        weir__blocks_watch(&device->w->blocks, listener ? tell_block : NULL);
+        watch_device(device, listener ? tell_block : NULL);
         torch_reserve_each_chunk(device, chunk_there, NULL);
         torch_late_each(device, late_there, NULL);
     }

@@ -260,6 +260,7 @@ WEIR_API void weir_torch_python_end(void);
  * that the allocator of a MemPool gave. Weir does not know which of them torch uses: other libraries of the process have some too.
  */
 typedef enum weir_torch_what {
+    WEIR_TORCH_DEVICE,       /* the device is in use: `device` */
     WEIR_TORCH_SEGMENT_WAS,  /* a segment was there before anybody listened: `device`, `size` */
     WEIR_TORCH_SEGMENT_USED, /* that segment was used on `stream` before anybody listened */
     WEIR_TORCH_SEGMENT_POOL, /* the segment is memory of graphs or of a MemPool: `pool` */

@@ -198,6 +198,7 @@ public:
         auto found = segments.find(address_of(news.ptr));
         Segment *segment = found != segments.end() ? &found->second : nullptr;
         switch (news.what) {
+        case WEIR_TORCH_DEVICE: traces[static_cast<Device>(news.device)]; break;
         case WEIR_TORCH_SEGMENT_WAS: add_segment(news, true); break;
         case WEIR_TORCH_SEGMENT_USED:
             if (segment && segment->is_old)
@@ -437,7 +438,6 @@ private:
             return nullptr;
         for (auto found = find(segments, base, news.size); found != segments.end(); found = find(segments, base, news.size))
             end_segment(found);
-        traces[static_cast<Device>(news.device)];
         Segment segment{ base, news.size, static_cast<Device>(news.device), is_old, false, nullptr, {}, nullptr };
         return &segments.emplace(base, std::move(segment)).first->second;
     }
@@ -507,7 +507,7 @@ private:
 
     Map<Segment> segments;
     Map<Piece> pieces;
-    std::map<Device, std::deque<Entry>> traces; /* of each device that had a segment */
+    std::map<Device, std::deque<Entry>> traces; /* of each device in use */
     std::deque<Annotation> annotations;
 };
 
