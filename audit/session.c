@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "lib/base/spin.h"
 #include "lib/base/user.h"
 #include "lib/gpu/gpu.h"
+#include "lib/record/unwind.h"
 #include "lib/trace/place.h"
 #include "lib/trace/writer.h"
 #include "policy/environment.h"
@@ -99,7 +101,7 @@ static bool make_head(void *data, const char *reason, struct weir__trace_bytes *
 {
     const struct driver_questions *driver = &session.driver;
     struct weir__trace_head head;
-    static char names[SESSION_DEVICES][128], uuids[SESSION_DEVICES][41]; /* once, and the program's stack may be small */
+    static char names[SESSION_DEVICES][128], uuids[SESSION_DEVICES][41];
     int count = 0, version = 0;
     (void)data;
     if (!weir__trace_head_begin(&head, &session.recorder, reason))
@@ -154,7 +156,7 @@ static bool start(void)
     limit_init(&session.device_limit);
     limit_init(&session.host_limit);
     limit_learn_pages(&session.host_limit);
-    if (!driver_find_questions(&session.driver) || !make_file(&fd))
+    if (!make_file(&fd))
         return false;
     weir__recorder_init(&session.recorder);
     weir__recorder_start(&session.recorder, &clocks, RING_BYTES);
@@ -169,20 +171,49 @@ static bool start(void)
     return true;
 }
 
-/* A thread that is cancelled in here would leave the others waiting. */
+static void *run(void *has_started)
+{
+    *(bool *)has_started = start();
+    return NULL;
+}
+
+/* In a thread of this library's own C library: one of the program's may have a small stack, and has no tables for isalnum(). */
+static bool start_apart(void)
+{
+    bool has_started = false;
+    sigset_t all, former;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &former);
+    const bool is_made = pthread_create(&thread, NULL, run, &has_started) == 0;
+    pthread_sigmask(SIG_SETMASK, &former, NULL);
+    if (is_made)
+        pthread_join(thread, NULL);
+    else
+        session_fail("no thread can be made that begins the trace");
+    return has_started;
+}
+
+/* The loader is asked before others wait for this thread: one that waits may be in a constructor, and has the loader's lock. A thread that is
+   cancelled in here would leave the others waiting. */
 bool session_begin(void)
 {
+    struct driver_questions driver = {NULL};
     uint32_t state = SESSION_UNBEGUN;
     unsigned pauses = 0;
+    int before = errno, cancel;
     if (session_is_forked())
         return false;
-    if (atomic_compare_exchange_strong(session.state, &state, SESSION_BEGINS)) {
-        int before = errno, cancel;
-        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-        atomic_store_explicit(session.state, start() ? SESSION_ON : SESSION_OFF, memory_order_release);
-        pthread_setcancelstate(cancel, NULL);
-        errno = before;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    bool is_found = atomic_load(session.state) == SESSION_UNBEGUN && driver_find_questions(&driver);
+    if (is_found && session.report->asked.has_stacks)
+        weir__unwind_prepare();
+    if (is_found && atomic_compare_exchange_strong(session.state, &state, SESSION_BEGINS)) {
+        session.driver = driver;
+        atomic_store_explicit(session.state, start_apart() ? SESSION_ON : SESSION_OFF, memory_order_release);
     }
+    pthread_setcancelstate(cancel, NULL);
+    errno = before;
     has_waited = true;
     while ((state = atomic_load_explicit(session.state, memory_order_acquire)) == SESSION_BEGINS)
         weir__spin_back_off(&pauses);

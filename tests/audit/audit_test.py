@@ -186,6 +186,20 @@ def totals_of_threads_that_end_are_the_programs_own():
 
 
 @fact
+def thread_may_be_the_first_to_use_memory_where_costs_were_measured():
+    cache = os.path.join(FOLDER.name, "cache")
+    os.makedirs(cache + "/weir", mode=0o700)
+    run = Run(PROGRAM, "lookup", "in_turn", "1", environment={"XDG_CACHE_HOME": cache})
+    assert run.trace().end == 0
+
+
+@fact
+def constructor_that_uses_memory_while_another_thread_begins_does_not_wait_for_it():
+    trace = Run(PROGRAM, "lookup", "constructs", os.path.join(DRIVERS, "libroom.so")).trace()
+    assert sorted(told(trace, "malloc")) == [("malloc", "cudaM", 2 * MIB), ("malloc", "cudaM", 3 * MIB)]
+
+
+@fact
 def keys_of_the_program_keep_their_values():
     Run(PROGRAM, "lookup", "own_keys")
 

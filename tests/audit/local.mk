@@ -18,6 +18,7 @@ tests_audit_libroom_la_LDFLAGS = $(AM_LDFLAGS) -avoid-version -module -rpath /no
 check_PROGRAMS += tests/audit/program tests/audit/linked
 tests_audit_program_CFLAGS = $(AM_CFLAGS) $(WEIR_UNCOUNTED_CFLAGS)
 tests_audit_program_SOURCES = %reldir%/program.c %reldir%/standin.h
+tests_audit_program_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 tests_audit_program_LDADD = -ldl
 tests_audit_linked_SOURCES = %reldir%/program.c %reldir%/standin.h
 tests_audit_linked_CPPFLAGS = $(AM_CPPFLAGS) -DLINKED

@@ -9,10 +9,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -353,6 +355,53 @@ static int own_keys(void)
     return destroyed == 8 ? 0 : 7;
 }
 
+static void *use(void *unused)
+{
+    uint64_t address;
+    retain();
+    MUST(cuMemAlloc(&address, 2 * MIB));
+    MUST(cuMemFree(address));
+    return unused;
+}
+
+#ifndef LINKED
+static _Atomic int beginner;
+static pthread_t begins;
+
+static void *begin(void *unused)
+{
+    beginner = (int)syscall(SYS_gettid);
+    return use(unused);
+}
+
+/* For the constructor of a library (room.c): another thread begins to use memory, and gets as far as it can while the loader is busy. */
+__attribute__((visibility("default"))) void while_loading(void);
+void while_loading(void)
+{
+    char name[64], line[256] = "";
+    uint64_t address;
+    if (!cuMemAlloc)
+        return;
+    MUST(pthread_create(&begins, NULL, begin, NULL));
+    while (!beginner)
+        sched_yield();
+    snprintf(name, sizeof name, "/proc/self/task/%d/stat", beginner);
+    for (FILE *file; !strstr(line, ") S") && (file = fopen(name, "r")); fclose(file))
+        if (!fgets(line, sizeof line, file))
+            line[0] = '\0';
+    retain();
+    MUST(cuMemAlloc(&address, 3 * MIB));
+}
+
+static int constructs(const char *library)
+{
+    if (!dlopen(library, RTLD_NOW))
+        return 7;
+    MUST(pthread_join(begins, NULL));
+    return 0;
+}
+#endif
+
 /* Processes ------------------------------------------------------------------------------------------------------------------------------ */
 
 static int forks(void)
@@ -561,6 +610,8 @@ int main(int count, char **arguments)
 #ifndef LINKED
     if (IS("asks_for_old"))
         return asks_for_old();
+    if (IS("constructs"))
+        return constructs(arguments[3]);
 #endif
     return IS("idle")       ? 0
            : IS("all")      ? all()
