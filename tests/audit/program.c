@@ -364,6 +364,19 @@ static void *use(void *unused)
     return unused;
 }
 
+/* A thread with the smallest stack is the first that uses memory. */
+static int small(void)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    pthread_attr_init(&attributes);
+    if (pthread_attr_setstacksize(&attributes, 16384) != 0)
+        MUST(pthread_attr_setstacksize(&attributes, (size_t)sysconf(_SC_THREAD_STACK_MIN)));
+    MUST(pthread_create(&thread, &attributes, use, NULL));
+    MUST(pthread_join(thread, NULL));
+    return 0;
+}
+
 #ifndef LINKED
 static _Atomic int beginner;
 static pthread_t begins;
@@ -617,6 +630,7 @@ int main(int count, char **arguments)
            : IS("all")      ? all()
            : IS("failing")  ? failing()
            : IS("threads")  ? threads(number, 2000, 1)
+           : IS("small")    ? small()
            : IS("in_turn")  ? threads(number, 20, 0)
            : IS("own_keys") ? own_keys()
            : IS("forks")    ? forks()

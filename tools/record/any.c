@@ -25,11 +25,11 @@
 
 /*
  * Room for thread-local variables that libraries want in each thread's static block. With an auditor the block is laid out before the program's
- * libraries are known, and what they want must fit into what glibc keeps free: 512 bytes, of which jemalloc alone wants 3,000. More would
- * leave threads whose stacks have 16 KiB, the least there is, no room.
+ * libraries are known, and what they want must fit into what glibc keeps free: 512 bytes, of which jemalloc alone wants 3,000. With 8 KiB
+ * threads whose stacks have 16 KiB, the least there is, have no room for a call on a processor whose registers take 3 KiB.
  */
 #define STATIC_TLS "glibc.rtld.optional_static_tls"
-#define STATIC_TLS_BYTES "8192"
+#define STATIC_TLS_BYTES "4096"
 
 /* NULL after a complaint. */
 static char *find_library(void)
