@@ -9,10 +9,13 @@
 #include "config.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <unistd.h>
 
 #include "audit/driver.h"
 #include "audit/session.h"
@@ -152,28 +155,42 @@ bool driver_find_questions(struct driver_questions *questions)
     return true;
 }
 
-/* Functions of the C library that end the program without its destructors: what was recorded is written first. */
-#define ENDS(X)                                                                                                                            \
-    X(_exit, (int status), (status))                                                                                                       \
-    X(_Exit, (int status), (status))                                                                                                       \
-    X(execv, (const char *path, char *const *arguments), (path, arguments))                                                                \
-    X(execvp, (const char *path, char *const *arguments), (path, arguments))                                                               \
-    X(execve, (const char *path, char *const *arguments, char *const *variables), (path, arguments, variables))                            \
-    X(execvpe, (const char *path, char *const *arguments, char *const *variables), (path, arguments, variables))
+/* Whether that can become the program: those that look for one try exec() in each folder. */
+static bool can_run(const char *path)
+{
+    return faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) == 0;
+}
 
-#define X(id, parameters, arguments_)                                                                                                      \
+/* Functions of the C library that end the program without its destructors, if the last column holds: what was recorded is written first. */
+#define ENDS(X)                                                                                                                            \
+    X(_exit, (int status), (status), true)                                                                                                 \
+    X(_Exit, (int status), (status), true)                                                                                                 \
+    X(quick_exit, (int status), (status), true)                                                                                            \
+    X(abort, (void), (), true)                                                                                                             \
+    X(__assert_fail, (const char *what, const char *file, unsigned line, const char *function), (what, file, line, function), true)        \
+    X(execv, (const char *path, char *const *arguments), (path, arguments), can_run(path))                                                 \
+    X(execvp, (const char *path, char *const *arguments), (path, arguments), true)                                                         \
+    X(execve, (const char *path, char *const *arguments, char *const *variables), (path, arguments, variables), can_run(path))             \
+    X(execvpe, (const char *path, char *const *arguments, char *const *variables), (path, arguments, variables), true)                     \
+    X(fexecve, (int fd, char *const *arguments, char *const *variables), (fd, arguments, variables), true)
+
+#define X(id, parameters, arguments_, ends)                                                                                                \
     static void *_Atomic real_##id;                                                                                                        \
     static int wrap_##id parameters                                                                                                        \
     {                                                                                                                                      \
-        session_end(false);                                                                                                                \
-        return ((int(*) parameters)atomic_load(&real_##id))arguments_;                                                                     \
+        const bool has_ended = (ends) && session_end(false);                                                                               \
+        const int code = ((int(*) parameters)atomic_load(&real_##id))arguments_, before = errno;                                           \
+        if (has_ended)                                                                                                                     \
+            session_fail("a process called " #id "(), which failed: what it did later is not recorded");                                   \
+        errno = before;                                                                                                                    \
+        return code;                                                                                                                       \
     }
 ENDS(X)
 #undef X
 
 static uintptr_t replace_end(const char *name, uintptr_t real)
 {
-#define X(id, parameters, arguments_)                                                                                                      \
+#define X(id, parameters, arguments_, ends)                                                                                                \
     if (strcmp(name, #id) == 0) {                                                                                                          \
         atomic_store(&real_##id, (void *)real);                                                                                            \
         return (uintptr_t)wrap_##id;                                                                                                       \
@@ -217,7 +234,7 @@ EXPORTED unsigned la_objopen(struct link_map *map, Lmid_t namespace, uintptr_t *
         leave_to_weir();
     if (is_driver)
         atomic_fetch_add(driver ? &session.report->told.seconds : &session.report->told.drivers, 1);
-    if (is_named(map, "libc.so"))
+    if (!libc && is_named(map, "libc.so")) /* another one may come with dlmopen() */
         libc = map;
     if (!is_driver || driver)
         return LA_FLG_BINDFROM | (map == libc ? LA_FLG_BINDTO : 0);

@@ -232,20 +232,24 @@ static void move_away(void)
         session_fail("%.150s cannot be renamed: %s", former.path, strerror(errno));
 }
 
-void session_end(bool gives_way)
+bool session_end(bool gives_way)
 {
     uint32_t state = SESSION_ON;
+    int cancel;
     if (!session.state || (session_is_on() ? getpid() != owner : !gives_way))
-        return;
+        return false;
     if (!atomic_compare_exchange_strong(session.state, &state, SESSION_OFF)) {
         /* In a child of a process that records there is nothing to end. */
         if (state == SESSION_UNBEGUN)
             atomic_compare_exchange_strong(session.state, &state, SESSION_OFF);
-        return;
+        return false;
     }
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     weir__trace_end(trace);
     if (gives_way)
         move_away();
+    pthread_setcancelstate(cancel, NULL);
+    return true;
 }
 
 /* Pools and costs ------------------------------------------------------------------------------------------------------------------------ */

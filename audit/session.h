@@ -62,8 +62,8 @@ static inline bool session_wants(void)
     return session_is_on() || session_begin();
 }
 
-/* Writes what there is. gives_way: Weir itself is in the process, whose own recording may want the name of the file. */
-void session_end(bool gives_way);
+/* Writes what there is. gives_way: Weir itself is in the process, whose own recording may want the name of the file. false: there was nothing. */
+bool session_end(bool gives_way);
 
 /* What the command is told: the first of each sort is kept. */
 __attribute__((format(printf, 3, 4))) void session_say(_Atomic uint32_t *has, char text[static AUDIT_TEXT], const char *format, ...);

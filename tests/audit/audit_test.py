@@ -237,8 +237,22 @@ def program_that_becomes_another_leaves_two_traces():
 
 @fact
 def program_that_ends_without_its_destructors_is_written_whole():
-    trace = Run(PROGRAM, "lookup", "leaves", expected=4).trace()
-    assert told(trace, "malloc") == [("malloc", "cudaM", 2 * MIB)] and trace.end == 0
+    for scenario, expected in (("leaves", 4), ("leaves_quickly", 4), ("aborts", -signal.SIGABRT)):
+        trace = Run(PROGRAM, "lookup", scenario, expected=expected).trace()
+        assert told(trace, "malloc") == [("malloc", "cudaM", 2 * MIB)] and trace.end == 0, scenario
+
+
+@fact
+def program_that_looks_for_another_goes_on_recording():
+    run = Run(PROGRAM, "lookup", "tries")
+    assert told(run.trace(), "malloc") == [("malloc", "cudaM", 2 * MIB)] * 2 and "no trace" not in run.err, run.err
+
+
+@fact
+def program_that_fails_to_become_another_is_told_of():
+    run = Run(PROGRAM, "lookup", "fails_to_become")
+    assert told(run.trace(), "malloc") == [("malloc", "cudaM", 2 * MIB)]
+    run.says("called execvp(), which failed: what it did later is not recorded")
 
 
 @fact

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -572,6 +573,27 @@ static int leaves(void)
     _exit(4);
 }
 
+static int leaves_quickly(void)
+{
+    one();
+    quick_exit(4);
+}
+
+static int aborts(void)
+{
+    one();
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    abort();
+}
+
+/* Looks for another program where there is none, and goes on; by its name alone, where the C library looks for it. */
+static int tries(int is_path)
+{
+    char *const arguments[] = {(char *)"nonexistent", NULL};
+    one();
+    return (is_path ? execv("/nonexistent/program", arguments) : execvp("nonexistent-program", arguments)) == -1 && errno == ENOENT ? one() : 7;
+}
+
 #ifndef LINKED
 /* A form of a function that is too old for the recorder is the driver's own. */
 static int asks_for_old(void)
@@ -642,6 +664,10 @@ int main(int count, char **arguments)
            : IS("joins")    ? joins(arguments[3])
            : IS("closes")   ? closes(arguments[3])
            : IS("leaves")   ? leaves()
+           : IS("leaves_quickly")  ? leaves_quickly()
+           : IS("aborts")          ? aborts()
+           : IS("tries")           ? tries(1)
+           : IS("fails_to_become") ? tries(0)
            : IS("lasts")    ? lasts()
            : IS("pairs")    ? pairs(number)
                             : 3;
