@@ -243,6 +243,13 @@ def program_that_ends_without_its_destructors_is_written_whole():
 
 
 @fact
+def closed_standard_streams_leave_the_programs_exit_status():
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        done = subprocess.run(["sh", "-c", '"$0" record --any -- sh -c "exit 3" ' + closed, WEIR], cwd=FOLDER.name, env=ENVIRONMENT)
+        assert done.returncode == 3, (closed, done.returncode)
+
+
+@fact
 def program_that_looks_for_another_goes_on_recording():
     run = Run(PROGRAM, "lookup", "tries")
     assert told(run.trace(), "malloc") == [("malloc", "cudaM", 2 * MIB)] * 2 and "no trace" not in run.err, run.err

@@ -79,7 +79,8 @@ bool terminal_close_stdout(void)
     if (has_failed && !errno && write(STDOUT_FILENO, "\n", 1) == 1)
         errno = 0;
     int error = errno;
-    if (fclose(stdout) == 0 && !failed)
+    /* Where it was closed and nothing was written, as by a command that runs another one, nothing is lost. */
+    if ((fclose(stdout) == 0 || errno == EBADF) && !failed)
         return true;
     errno = error ? error : errno;
     if (errno)
