@@ -9,7 +9,7 @@ mkdir "$WEIR_COSTS_DIR"
 unset WEIR_SIM WEIR_CONF
 
 traces_are_made() {
-    for what in waits torch full empty; do
+    for what in waits torch full host empty; do
         "$top_builddir/tests/tools/unaware" "$what" "$tap_dir/$what.weir" || return 1
     done
 }
@@ -77,6 +77,10 @@ check "why_exits_1_as_no_policy_was_recorded" exits 1 trace why "$tap_dir/full.w
 check "who_had_memory_is_said" says "$out" "pool cudaMalloc had no 70 GiB" "60 GiB were live" "60 GiB (100.0 %) in 1 block" "held by the pools 60 GiB"
 check "own_allocators_are_thought_of" says "$out" "What an allocator of the program's own keeps for later counts as live."
 check "replay_is_named" says "$out" "weir replay --policy=FILE"
+check "why_of_host_memory_exits_1" exits 1 trace why "$tap_dir/host.weir"
+check "the_host_is_said_to_have_had_no_more" says "$out" "pool host had no 1 GiB for stream 0x0: the host had no more memory."
+check "no_replay_is_named_for_memory_that_none_serves" says_not "$out" "weir replay"
+check "why_none_can_tell_is_said" says "$out" "no pool of a device serves such memory"
 check "refusal_is_replayed" exits 0 replay --json "$tap_dir/full.weir"
 check_json "it_is_refused_on_weir_too_while_60_gib_are_live" "d[0]['recorded']['refused'] == 1 and d[0]['policies'][0]['newly_served'] == 0"
 done_testing

@@ -255,7 +255,9 @@ static bool can_replay(struct answer *answer)
 {
     const struct trace *trace = answer->script.trace;
     const char *why = NULL;
-    if (!answer->policy && answer->script.unaware.is_so)
+    if (!answer->policy && answer->script.unaware.is_so && !unaware_is_replayed(answer->refusal->event.pool))
+        why = "the program called CUDA by itself, and no pool of a device serves such memory";
+    else if (!answer->policy && answer->script.unaware.is_so)
         why = "the program called CUDA by itself, under no policy; 'weir replay --policy=FILE' says whether it is refused under one";
     else if (!answer->policy)
         why = "the trace does not tell which policy was recorded";
@@ -317,8 +319,9 @@ static void print_refusal(struct view_file *file, const struct refusal *refusal)
 {
     char lines[REFUSAL_LINES][REFUSAL_LINE_LEN];
     const struct trace_event *event = &refusal->event;
+    const char *why = event->pool->flags & TRACE_POOL_HOST ? "the host had no more memory" : "the device had no more memory";
     printf("At %s pool %s had no %s for stream %s: %s. It is refusal %s of %s.\n", MOMENT_TEXT(file, event->time), POOL_TEXT(event->pool),
-           SIZE_TEXT(event->a), STREAM_TEXT(event->stream, event->stream_name), event->b ? "its max_size was reached" : "the device had no more memory",
+           SIZE_TEXT(event->a), STREAM_TEXT(event->stream, event->stream_name), event->b ? "its max_size was reached" : why,
            COUNT_TEXT(refusal->number), COUNT_TEXT(refusal->count));
     size_t count = refusal_conclude(refusal, lines);
     for (size_t i = 0; i < count; i++)
