@@ -51,6 +51,24 @@ for name in check show doctor try run ps top trim set reload metrics leases evic
     check "examples_of_${name}_have_options_that_there_are" examples_can_be_given "$name"
 done
 
+# Each option of the help stands in the SYNOPSIS of the manual page, short or long.
+synopsis_has_the_options() {
+    exits 0 help "$1" && awk -v name="$1" '
+        FNR == NR { inside = /^\.Sh/ ? $2 == "SYNOPSIS" : inside }
+        FNR == NR && inside && $1 == ".Cm" { own = $2 == name }
+        FNR == NR && inside && own && $1 != ".Cm" { for (i = 1; i < NF; i++) if ($i == "Fl") given["-" $(i + 1)] = 1; if ($1 == ".Fl") given["-" $2] = 1 }
+        FNR == NR { next }
+        match($0, /^ +(-[a-z], )?--[a-z-]+/) {
+            count = split(substr($0, 1, RLENGTH), forms, /[ ,]+/)
+            if (!((forms[count] in given) || (forms[count - 1] in given)) && forms[count] != "--help") { print forms[count]; bad = 1 }
+            all++
+        }
+        END { exit bad || !all }' "$top_srcdir/man/weir.1" "$out"
+}
+for name in check show doctor try run ps top trim set reload metrics leases evict record replay tune trace calibrate help; do
+    check "synopsis_of_${name}_has_the_options_of_its_help" synopsis_has_the_options "$name"
+done
+
 # fits COLUMNS ARGUMENT…: no line of what the command prints is longer, with that value of the variable ("": without it).
 fits() (
     unset COLUMNS
