@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -404,6 +405,33 @@ def a_child_of_a_fork_takes_no_snapshot():
                 os._exit(0 if "child of a fork" in str(error) else 1)
             os._exit(2)
         assert os.waitpid(child, 0)[1] == 0
+
+
+@fact
+def a_child_of_a_fork_may_be_profiled_whatever_the_history_did_at_the_fork():
+    stop = threading.Event()
+
+    def work():
+        while not stop.is_set():
+            with torch.profiler.record_function("parent"):
+                make(1000)
+
+    with recording(global_record_annotations=True, context=None, max_entries=1000):
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(100):
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(60)
+                    with torch.profiler.record_function("child"):
+                        os._exit(0)
+                assert os.waitpid(child, 0)[1] == 0
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
 
 
 @fact

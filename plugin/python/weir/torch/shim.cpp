@@ -349,7 +349,7 @@ public:
     void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &words)
     {
         Device device = -1;
-        if (history.is_on() && c10::cuda::GetDevice(&device) == cudaSuccess)
+        if (has_history() && c10::cuda::GetDevice(&device) == cudaSuccess)
             history.annotate(device, words);
     }
     void pushCompileContext(std::string &words) { History::words().compiled.push_back(words); }
@@ -363,10 +363,10 @@ public:
     std::string getUserMetadata() { return History::words().users; }
     void annotateMemory(const void *ptr, const std::string &words)
     {
-        if (history.is_on())
+        if (has_history())
             history.annotate(ptr, words);
     }
-    std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *ptr) { return history.stack_at(ptr); }
+    std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *ptr) { return has_history() ? history.stack_at(ptr) : nullptr; }
     void attachOutOfMemoryObserver(caching::OutOfMemoryObserver observer) override
     {
         std::lock_guard<std::mutex> guard(lock);
@@ -420,6 +420,9 @@ public:
     }
 
 private:
+    /* In the child of a fork the history's lock may be held by a thread that is not there. */
+    bool has_history() const { return history.is_on() && !library->is_over(); }
+
     static weir_torch_pool_id c_id(PoolId id) { return { id.first, id.second }; }
 
     struct State final : caching::AllocatorState {
