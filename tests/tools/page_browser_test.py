@@ -96,6 +96,13 @@ def answer_to_a_refusal_comes_first_and_is_that_of_why():
 
 
 @fact
+def a_refusal_of_host_memory_is_not_said_to_be_a_devices():
+    file = os.path.join(tap.FOLDER.name, "host.weir")
+    subprocess.run([os.path.join(BUILD, "tests", "tools", "unaware"), "host", file], check=True)
+    assert "the host had no more memory" in page(file).text("#why")
+
+
+@fact
 def sums_of_200_random_traces_are_the_commands():
     for first in range(0, 200, 20):
         page(*[random_trace(seed) for seed in range(first, first + 20)])
