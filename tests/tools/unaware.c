@@ -3,11 +3,11 @@
  * unaware.c - writes traces as of programs that call CUDA by themselves (doc/trace.md), by the encoder of Weir's own traces: what
  * `weir trace waits`, `weir replay` and `weir trace why` are tried on.
  *
- *     unaware waits|torch|full|host|empty FILE
+ *     unaware waits|torch|full|host|managed|empty FILE
  *
  * waits: 212 frees that wait for kernels, 3 in 4 of them at one place, beside calls for host, managed and mapped memory. torch: the same, and
  * PyTorch's library is loaded. full: 60 GiB, a request of 70 GiB that the device of 80 GiB refuses, and once the first are freed, is served.
- * host: 1 GiB of host memory is refused. empty: pools alone.
+ * host, managed: 1 GiB of such memory is refused. empty: pools alone.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -191,19 +191,19 @@ static void play_full(void)
     get(MALLOC, 100 * GIB, 70 * GIB, step);
 }
 
-static void play_host(void)
+static void refuse(uint64_t pool)
 {
     now += MS;
-    put(WEIR__KIND_OUT_OF_MEMORY, PINNED, 0, 0, 0, GIB, 0);
+    put(WEIR__KIND_OUT_OF_MEMORY, pool, 0, 0, 0, GIB, 0);
 }
 
 int main(int count, char **arguments)
 {
     const char *what = count == 3 ? arguments[1] : "";
     const bool is_torch = strcmp(what, "torch") == 0, is_waits = is_torch || strcmp(what, "waits") == 0, is_full = strcmp(what, "full") == 0;
-    const bool is_host = strcmp(what, "host") == 0;
-    if (!is_waits && !is_full && !is_host && strcmp(what, "empty") != 0) {
-        fputs("usage: unaware waits|torch|full|host|empty FILE\n", stderr);
+    const bool is_host = strcmp(what, "host") == 0, is_managed = strcmp(what, "managed") == 0;
+    if (!is_waits && !is_full && !is_host && !is_managed && strcmp(what, "empty") != 0) {
+        fputs("usage: unaware waits|torch|full|host|managed|empty FILE\n", stderr);
         return 2;
     }
     fd = open(arguments[2], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -218,8 +218,8 @@ int main(int count, char **arguments)
         play_waits();
     if (is_full)
         play_full();
-    if (is_host)
-        play_host();
+    if (is_host || is_managed)
+        refuse(is_host ? PINNED : MANAGED);
     write_block(WEIR__TRACE_BLOCK_EVENTS, &coder.content);
     coder.content.len = 0;
     weir__trace_put_number(&coder.content, 0);

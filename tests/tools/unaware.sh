@@ -9,7 +9,7 @@ mkdir "$WEIR_COSTS_DIR"
 unset WEIR_SIM WEIR_CONF
 
 traces_are_made() {
-    for what in waits torch full host empty; do
+    for what in waits torch full host managed empty; do
         "$top_builddir/tests/tools/unaware" "$what" "$tap_dir/$what.weir" || return 1
     done
 }
@@ -81,6 +81,9 @@ check "why_of_host_memory_exits_1" exits 1 trace why "$tap_dir/host.weir"
 check "the_host_is_said_to_have_had_no_more" says "$out" "pool host had no 1 GiB for stream 0x0: the host had no more memory."
 check "no_replay_is_named_for_memory_that_none_serves" says_not "$out" "weir replay"
 check "why_none_can_tell_is_said" says "$out" "no pool of a device serves such memory"
+check "why_of_managed_memory_exits_1" exits 1 trace why "$tap_dir/managed.weir"
+check "the_device_is_not_said_to_be_too_small_for_it" says_not "$out" "GiB of the device" "left to the pools"
+check "where_such_memory_goes_is_said" says "$out" "Managed memory goes to the host where the device is full"
 check "refusal_is_replayed" exits 0 replay --json "$tap_dir/full.weir"
 check_json "it_is_refused_on_weir_too_while_60_gib_are_live" "d[0]['recorded']['refused'] == 1 and d[0]['policies'][0]['newly_served'] == 0"
 done_testing

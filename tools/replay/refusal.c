@@ -77,11 +77,16 @@ static size_t choose(const struct search *search, const struct view *view, const
     return search->count;
 }
 
+/* Managed memory goes to the host where the device is full. */
+static bool is_managed(const struct trace_pool *pool)
+{
+    return pool->flags & TRACE_POOL_UNAWARE && strcmp(pool->name, "managed") == 0;
+}
+
 static bool is_of_device(const struct model_pool *pool, uint64_t device)
 {
     const struct trace_pool *of = pool->pool;
-    /* Managed memory goes to the host where the device is full. */
-    return of && !(of->flags & TRACE_POOL_HOST) && !(of->flags & TRACE_POOL_UNAWARE && strcmp(of->name, "managed") == 0) && of->device == device;
+    return of && !(of->flags & TRACE_POOL_HOST) && !is_managed(of) && of->device == device;
 }
 
 /* Bytes that its pools on that device hold. */
@@ -133,7 +138,7 @@ static uint64_t others_of(const struct refusal *refusal, uint64_t had)
 {
     const struct trace_event *event = &refusal->event;
     uint64_t unit = event->pool->flags & (TRACE_POOL_ARENA | TRACE_POOL_UNAWARE) ? PAGE : STEP, asked = event->a ? (event->a - 1) / unit * unit : 0;
-    if (event->b || event->pool->flags & TRACE_POOL_HOST || had > refusal->memory || asked > refusal->memory - had)
+    if (event->b || event->pool->flags & TRACE_POOL_HOST || is_managed(event->pool) || had > refusal->memory || asked > refusal->memory - had)
         return 0;
     return refusal->memory - had - asked;
 }
@@ -286,9 +291,12 @@ size_t refusal_conclude(const struct refusal *refusal, char lines[static REFUSAL
     size_t count = 0;
     if (refusal->event.b)
         return conclude_cap(refusal, lines);
-    if (!(refusal->event.pool->flags & TRACE_POOL_HOST))
+    if (!(refusal->event.pool->flags & TRACE_POOL_HOST) && !is_managed(refusal->event.pool))
         return conclude_device(refusal, lines);
-    LINE("The pool is in host memory, of which the host gave no more.");
+    if (is_managed(refusal->event.pool))
+        LINE("Managed memory goes to the host where the device is full: what the device had does not tell why the driver gave no more.");
+    else
+        LINE("The pool is in host memory, of which the host gave no more.");
     return count;
 }
 
