@@ -83,7 +83,7 @@ check "no_replay_is_named_for_memory_that_none_serves" says_not "$out" "weir rep
 check "why_none_can_tell_is_said" says "$out" "no pool of a device serves such memory"
 check "why_of_managed_memory_exits_1" exits 1 trace why "$tap_dir/managed.weir"
 check "the_device_is_not_said_to_be_too_small_for_it" says_not "$out" "GiB of the device" "left to the pools"
-check "where_such_memory_goes_is_said" says "$out" "Managed memory goes to the host where the device is full"
+check "where_such_memory_goes_is_said" says "$out" "for stream 0x0: the driver gave no more." "Managed memory goes to the host where the device is full"
 check "refusal_is_replayed" exits 0 replay --json "$tap_dir/full.weir"
 check_json "it_is_refused_on_weir_too_while_60_gib_are_live" "d[0]['recorded']['refused'] == 1 and d[0]['policies'][0]['newly_served'] == 0"
 done_testing

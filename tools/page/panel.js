@@ -264,8 +264,7 @@ function showWhy(state) {
     const { refusal } = why, pool = plainText(refusal.pool ?? "-");
     const parts = [make("h2", `Out of memory: ${sizeText(refusal.asked)} refused`),
         make("p", `At ${momentText(trace, refusal.time)} pool ${pool} had no ${sizeText(refusal.asked)} for stream ${refusal.stream}: ` +
-            `${refusal.at_cap ? "its max_size was reached" : `the ${refusal.is_host ? "host" : "device"} had no more memory`}. ` +
-            `It is refusal ${countText(refusal.number)} of ${countText(refusal.count)}.`),
+            `${refusal.reason}. It is refusal ${countText(refusal.number)} of ${countText(refusal.count)}.`),
         ...(refusal.conclusions || []).map(line => make("p", plainText(line)))];
     if (why.can_judge && why.changes.length) {
         const row = (name, o) => [name, timeText(o.stall), timeText(o.worst), sizeText(o.peak_reserved), sizeText(o.mean_reserved)];

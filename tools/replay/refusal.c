@@ -286,6 +286,16 @@ static size_t conclude_device(const struct refusal *refusal, char lines[static R
     return count;
 }
 
+const char *refusal_reason(const struct refusal *refusal)
+{
+    const struct trace_pool *pool = refusal->event.pool;
+    if (refusal->event.b)
+        return "its max_size was reached";
+    if (is_managed(pool))
+        return "the driver gave no more";
+    return pool->flags & TRACE_POOL_HOST ? "the host had no more memory" : "the device had no more memory";
+}
+
 size_t refusal_conclude(const struct refusal *refusal, char lines[static REFUSAL_LINES][REFUSAL_LINE_LEN])
 {
     size_t count = 0;

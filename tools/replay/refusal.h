@@ -32,6 +32,9 @@ uint64_t refusal_live(const struct refusal *refusal, bool of_device);
 /* The cap of the pool; 0: none, or not known. */
 uint64_t refusal_cap(const struct refusal *refusal);
 
+/* Why there was none, as a part of a sentence. */
+const char *refusal_reason(const struct refusal *refusal);
+
 /* Whole sentences. Returns how many. */
 size_t refusal_conclude(const struct refusal *refusal, char lines[static REFUSAL_LINES][REFUSAL_LINE_LEN]);
 

@@ -319,9 +319,8 @@ static void print_refusal(struct view_file *file, const struct refusal *refusal)
 {
     char lines[REFUSAL_LINES][REFUSAL_LINE_LEN];
     const struct trace_event *event = &refusal->event;
-    const char *why = event->pool->flags & TRACE_POOL_HOST ? "the host had no more memory" : "the device had no more memory";
     printf("At %s pool %s had no %s for stream %s: %s. It is refusal %s of %s.\n", MOMENT_TEXT(file, event->time), POOL_TEXT(event->pool),
-           SIZE_TEXT(event->a), STREAM_TEXT(event->stream, event->stream_name), event->b ? "its max_size was reached" : why,
+           SIZE_TEXT(event->a), STREAM_TEXT(event->stream, event->stream_name), refusal_reason(refusal),
            COUNT_TEXT(refusal->number), COUNT_TEXT(refusal->count));
     size_t count = refusal_conclude(refusal, lines);
     for (size_t i = 0; i < count; i++)
@@ -387,6 +386,7 @@ static void json_refusal(struct json *json, const struct refusal *refusal)
     json_uint(json, "time", refusal->event.time);
     json_uint(json, "asked", refusal->event.a);
     json_bool(json, "at_cap", refusal->event.b);
+    json_string(json, "reason", refusal_reason(refusal));
     view_json_pool(json, refusal->event.pool);
     view_json_stream(json, refusal->event.stream, refusal->event.stream_name);
     json_uint(json, "pool_live", refusal_live(refusal, false));
