@@ -400,9 +400,11 @@ void while_loading(void)
     while (!beginner)
         sched_yield();
     snprintf(name, sizeof name, "/proc/self/task/%d/stat", beginner);
-    for (FILE *file; !strstr(line, ") S") && (file = fopen(name, "r")); fclose(file))
+    for (FILE *file = fopen(name, "r"); file; file = strstr(line, ") S") ? NULL : fopen(name, "r")) {
         if (!fgets(line, sizeof line, file))
             line[0] = '\0';
+        fclose(file);
+    }
     retain();
     MUST(cuMemAlloc(&address, 3 * MIB));
 }
