@@ -142,7 +142,8 @@ void record_any_end(struct record_any *any, const char *command, bool has_files)
         complain("record: --any: %s does not use CUDA, or does so in processes whose environment it cleared: none that was watched loaded "
                  "libcuda.so, so there is no trace", command);
     else if (!atomic_load(&told->traces) && !atomic_load(&told->weirs) && !atomic_load(&told->has_failure) && !has_files)
-        complain("record: --any: %s loaded libcuda.so, and asked it for no memory, so there is no trace", command);
+        complain("record: --any: %s loaded libcuda.so, and asked it for no memory, so there is no trace; a program that is linked with the "
+                 "driver and built with -fno-plt does so unseen", command);
     if (atomic_load(&told->weirs))
         complain("record: --any: a process of %s uses Weir, whose own recording holds there", command);
     if (atomic_load(&told->torches) && atomic_load(&told->traces))
