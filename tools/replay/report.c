@@ -120,8 +120,8 @@ static void print_rungs(const char *name, const struct outcome *outcome)
         puts("");
     }
     if (outcome->other_pools)
-        printf("  %s: %s requests were of pools that this policy does not have; its default pool served them\n", utf8_shown(shown, name),
-               COUNT_TEXT(outcome->other_pools));
+        printf("  %s: %s request%s of pools that this policy does not have; its default pool served them\n", utf8_shown(shown, name),
+               COUNT_TEXT(outcome->other_pools), outcome->other_pools == 1 ? " was" : "s were");
 }
 
 static void print_verdict(const struct report *report)
@@ -159,8 +159,8 @@ void report_print(const struct report *report)
     const struct script_recorded *recorded = &script->recorded;
     struct table table = TABLE_INIT("lrrrrrrrrrrrr");
     char shown[SHOWN_LEN];
-    printf("%s: %s requests of %s thread%s in %s\n", utf8_shown(shown, script->trace->path), COUNT_TEXT(script->requests),
-           COUNT_TEXT(script->thread_count), weir__plural(script->thread_count), TIME_TEXT(script->end - script->begin));
+    printf("%s: %s request%s of %s thread%s in %s\n", utf8_shown(shown, script->trace->path), COUNT_TEXT(script->requests),
+           weir__plural(script->requests), COUNT_TEXT(script->thread_count), weir__plural(script->thread_count), TIME_TEXT(script->end - script->begin));
     table_row(&table, "POLICY", "STALL", "P50", "P99", "WORST", "PEAK", "MEAN", "AREA", "SLOW", "GROWTHS", "TRIMS", "HITS", "REFUSED");
     const char *peak = recorded->has_reserved ? SIZE_TEXT(recorded->peak_reserved) : "";
     table_row(&table, "(recording)", "", "", "", "", peak, "", "", TIME_TEXT(recorded->stall), "", "", "", COUNT_TEXT(recorded->refused));

@@ -100,7 +100,7 @@ char *show_summary(const struct tune *tune, const struct verification *verificat
     if (tune->searched < tune->script.requests)
         snprintf(first, sizeof first, "the first %s of ", COUNT_TEXT(tune->searched));
     if (tune->chosen.refused)
-        snprintf(refused, sizeof refused, ", %s requests refused", COUNT_TEXT(tune->chosen.refused));
+        snprintf(refused, sizeof refused, ", %s request%s refused", COUNT_TEXT(tune->chosen.refused), weir__plural(tune->chosen.refused));
     gain_text(own, &tune->chosen, &tune->in_force);
     if (tune->has_cuda)
         gain_text(cuda, &tune->chosen, &tune->cuda.outcome);
@@ -113,10 +113,11 @@ char *show_summary(const struct tune *tune, const struct verification *verificat
     char *measured = verification ? verify_summary(verification) : format_text("Measure before you rely on it, as with --verify.");
     char *part = part_text(tune), *gain = unaware_gain(&tune->script, "this policy", NULL),
          *assumptions = unaware_assumptions(&tune->script, "");
-    char *text = format_text("Found by weir tune for %s, from %s%s requests of %s.\n"
+    char *text = format_text("Found by weir tune for %s, from %s%s request%s of %s.\n"
                              "Peak %s, stalls %s in %s%s. Against the policy '%s': %s.\n%s%s%s%s%s"
                              "%s%s%s%sCosts: %s.\n%s",
-                             tune_goals[tune->goal], first, COUNT_TEXT(tune->script.requests), utf8_shown(shown, tune->script.trace->path),
+                             tune_goals[tune->goal], first, COUNT_TEXT(tune->script.requests), weir__plural(tune->script.requests),
+                             utf8_shown(shown, tune->script.trace->path),
                              SIZE_TEXT(tune->chosen.peak_reserved), TIME_TEXT(tune->chosen.stall), TIME_TEXT(tune->chosen.elapsed),
                              refused, utf8_shown(base, tune->base_name), own,
                              *cuda ? "Against CUDA's defaults: " : "", cuda, *cuda ? ".\n" : "",
