@@ -113,7 +113,7 @@ bool weir__flush_recent_of(struct weir__device *device, const weir_pool *pool, c
     while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
         for (size_t i = 0; i < count; i++) {
             if (!pool || streams[i]->pool == pool)
-                any = weir__flush_recent(streams[i], streams[i] == own) || any;
+                any = weir__flush_recent(streams[i], own && streams[i] == own) || any;
             weir__stream_unpin(streams[i]);
         }
     return any;
