@@ -57,20 +57,20 @@ static void give_back_kept(void)
 
 static struct segment *make_segment(size_t bytes)
 {
-    size_t i = 0;
-    while (i < SEGMENTS_MAX && segments[i].ptr)
-        i++;
-    if (i == SEGMENTS_MAX)
+    struct segment *segment = segments, *end = segments + SEGMENTS_MAX;
+    while (segment < end && segment->ptr)
+        segment++;
+    if (segment == end)
         check(cudaErrorMemoryAllocation, "there are too many segments");
-    if (cudaMalloc(&segments[i].ptr, bytes) != cudaSuccess) {
+    if (cudaMalloc(&segment->ptr, bytes) != cudaSuccess) {
         cudaGetLastError(); /* it is dealt with */
-        segments[i].ptr = NULL;
+        segment->ptr = NULL;
         printf("refused %zu MiB, gives back what it keeps\n", bytes / MIB);
         give_back_kept();
-        check(cudaMalloc(&segments[i].ptr, bytes), "cudaMalloc");
+        check(cudaMalloc(&segment->ptr, bytes), "cudaMalloc");
     }
-    segments[i].bytes = bytes;
-    return &segments[i];
+    segment->bytes = bytes;
+    return segment;
 }
 
 static struct segment *take(size_t bytes)
