@@ -213,9 +213,9 @@ print(weir.torch.state() is not None)'
 cp good.yaml changed.yaml
 check "import_after_a_failure_tries_again" prints True run --gpu=sim --require -p changed.yaml python3 script.py
 python 'import torch'
-# In vain are the line of the missing shim, and that of the end.
+# In vain are the line of the missing shim, and that of the end. What stays in a buffer fails Python at its end.
 unwritten() (
-    unset WEIR_RUN_TOLD
+    unset WEIR_RUN_TOLD PYTHONUNBUFFERED
     "$weir" run --gpu=sim --require -p good.yaml python3 script.py 2>&- && "$weir" run --gpu=sim --require -p good.yaml python3 script.py 2>/dev/full
 )
 check "stderr_that_cannot_be_written_to_fails_no_import" unwritten

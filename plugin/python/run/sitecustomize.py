@@ -21,13 +21,12 @@ from typing import Any, Iterable, Optional
 
 def _tell(texts: Iterable[str]) -> None:
     """Once for a process and all that it starts, since those of torchrun would say the same."""
+    from weir._errors import tell
+
     if not os.environ.get("WEIR_RUN_TOLD"):
         for text in texts:
             os.environ["WEIR_RUN_TOLD"] = "1"
-            # A program whose stderr is closed or full runs as well.
-            if sys.stderr is not None:
-                with contextlib.suppress(OSError, ValueError):
-                    print(f"weir run: {text}", file=sys.stderr, flush=True)
+            tell(f"weir run: {text}")
 
 
 def _reached() -> None:

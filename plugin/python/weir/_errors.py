@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What can go wrong, as weir.h has it."""
+"""What can go wrong, as weir.h has it, and how a program is told of what is no error."""
 
+import contextlib
 import enum
+import os
+import sys
 
 
 class Status(enum.IntEnum):
@@ -43,3 +46,20 @@ class WeirError(RuntimeError):
 
     def __str__(self) -> str:
         return self.text
+
+
+def tell(line: str) -> None:
+    """
+    Writes a line to stderr, if there is one that can be written to. Python's own stderr is written to by its descriptor: print() would leave a
+    line for which there is no room in the buffer, and Python would end with status 120 because of it.
+    """
+    stream = sys.stderr
+    is_pythons_own = stream is sys.__stderr__
+    if stream is None:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        if not is_pythons_own:
+            print(line, file=stream, flush=True)
+            return
+        stream.flush()
+        os.write(stream.fileno(), (line + "\n").encode(stream.encoding, "backslashreplace"))

@@ -23,7 +23,7 @@ import sys
 import tempfile
 from typing import Iterator, List, Optional, Tuple
 
-from weir._errors import Status, WeirError
+from weir._errors import Status, WeirError, tell
 from weir._version import VERSION
 
 NAME = "weir_torch_shim"
@@ -265,13 +265,6 @@ def _make(target: str, verbose: bool) -> None:
         os.remove(_failure())
 
 
-def _tell(text: str) -> None:
-    """On stderr, if there is one that can be written to."""
-    if sys.stderr is not None:
-        with contextlib.suppress(OSError, ValueError):
-            print(text, file=sys.stderr, flush=True)
-
-
 def build(force: bool = False, verbose: bool = False, says: bool = False, again: bool = True) -> str:
     """
     The path of the shim, which is compiled if there is none yet, or if force. says: a line on stderr says so before. again:
@@ -292,6 +285,6 @@ def build(force: bool = False, verbose: bool = False, says: bool = False, again:
         if _failed_at() not in (None, before):
             raise _tell_failure()
         if says:
-            _tell(f"weir.torch: compiling the shim for torch {sys.modules['torch'].__version__}, once, into {folder()}")
+            tell(f"weir.torch: compiling the shim for torch {sys.modules['torch'].__version__}, once, into {folder()}")
         _make(target, verbose)
     return target
