@@ -298,9 +298,21 @@ def figures_of_another_type_count_as_none():
 
 @fact
 def largest_numbers_stay_what_they_are():
-    with Process(pieces(json.dumps(with_first("pools", live="MUCH")).replace('"MUCH"', "9" * 40).encode())):
+    def document(live):
+        return pieces(json.dumps(with_first("pools", live="MUCH")).replace('"MUCH"', live).encode())
+
+    with Process(document(str((1 << 64) - 1))):
         (told,) = ps_json()
         assert told["pools"][0]["live"] == (1 << 64) - 1, told["pools"]
+    # json-c takes a larger one for the largest; from 0.18 on it refuses such a document.
+    with Process(document("9" * 40)):
+        try:
+            (told,) = ps_json()
+        except AssertionError:
+            (told,) = ps_json(status=2)
+            assert told["reason"].endswith("its figures cannot be read: number expected"), told
+        else:
+            assert told["pools"][0]["live"] == (1 << 64) - 1, told["pools"]
 
 
 @fact
