@@ -115,6 +115,7 @@ check "signal_that_kills_the_command_is_its_end" dies KILL 137
 # The command is in wait, where it hears a signal at once; where wait is the last command, the shell may end before its trap. One that starts
 # programs over and over was seen to die of SIGALRM, trapped or not.
 passes() {
+    : >"$out" # here, since the shell of the background may come to it late, and "ready" of the one before would stand there
     "$weir" record -- sh -c 'trap "kill \$!; echo got; exit 5" "$0"; sleep 600 & echo ready; wait; :' "$1" >"$out" 2>"$err" &
     recorder=$!
     for _ in $(seq 2400); do
