@@ -111,6 +111,7 @@ wheel: all
 	$(AM_V_at)$(PYTHON3) $(srcdir)/%reldir%/wheel.py archives --without='$(WHEEL_STUBS)' $(wheel_built)/archives '$(CC)' \
 	    $(YAML_LIBS) $(JSON_LIBS) $(ZSTD_LIBS) $(ZLIB_LIBS) $(LIBDW_LIBS) $(WHEEL_LIBS)
 	$(AM_V_at)$(MAKE) $(AM_MAKEFLAGS) $(wheel_libraries) $(wheel_built)/weir$(EXEEXT)
+	$(AM_V_at)$(MKDIR_P) '$(WHEEL_DIR)'
 	$(AM_V_at)$(PYTHON3) $(srcdir)/%reldir%/wheel.py pack --source '$(srcdir)' --built $(wheel_built) --out '$(WHEEL_DIR)' \
 	    --version '$(VERSION)' --machine $(host_cpu) --objdump '$(OBJDUMP)' --strip '$(STRIP)' \
 	    --cuda '$(CUDART_SUMMARY)' --without='$(WHEEL_WITHOUT)' --completion $(bashcompletion_DATA) $(zshcompletion_DATA) $(fishcompletion_DATA) \

@@ -11,7 +11,7 @@ set -eu
 allowed=' libc.so.6 libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1 libgcc_s.so.1 ld-linux-x86-64.so.2 ld-linux-aarch64.so.1 '
 # What a host of ours, torch, has loaded before it loads a shared library.
 allowed_in_host=' libstdc++.so.6 '
-limit_kib=40960
+limit_kib=49152
 
 source=$1 build=$2 bundle=$3
 shift 3

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Torch's memory history, its snapshots and who reads them, and what is told of a request that fails."""
 
+import json
 import os
 import threading
 from typing import Any, Dict, List
@@ -8,7 +9,7 @@ from typing import Any, Dict, List
 import snapshots
 import torch
 from harness import GIB, MIB, NATIVE, SHIM, Run, case, expect_error
-from training import train
+from training import make_data, make_model, target_of, train
 
 BOTH = (NATIVE, SHIM)
 
@@ -213,3 +214,35 @@ def profiler_has_memory_of_the_gpu(run: Run) -> None:
     path = os.path.join(run.folder, "timeline.json")
     profiler.export_memory_timeline(path, device="cuda:0")
     assert os.path.getsize(path) > 100
+
+
+@case(modes=(SHIM,))
+def what_a_watched_training_takes_is_told_apart(run: Run) -> None:
+    import weir.torch
+    from weir import _library
+
+    def tagged(name: str) -> int:
+        return sum(tag["live"] for tag in json.loads(_library.load().stats_json(0))["tags"] if tag["name"] == name)
+
+    model = make_model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    weights = sum(weight.nbytes for weight in model.parameters())
+    # Each tensor is a block of its own, of a multiple of 512 bytes.
+    rounding = 512 * len(list(model.parameters()))
+    losses = []
+    # The workspaces that cuBLAS keeps for each thread are there before.
+    torch.nn.functional.mse_loss(model(make_data(1)[0].cuda()), target_of(make_data(1)[0].cuda())).backward()
+    optimizer.zero_grad(set_to_none=True)
+    with weir.torch.watch(model, optimizer):
+        assert weights <= tagged("parameters") <= weights + rounding
+        for host in make_data(5):
+            data = host.cuda()
+            optimizer.zero_grad(set_to_none=True)
+            loss = torch.nn.functional.mse_loss(model(data), target_of(data))
+            assert tagged("activations") > 128 * 1024 * 4
+            loss.backward()
+            assert weights <= tagged("gradients") <= weights + rounding + 512, tagged("gradients")
+            optimizer.step()
+            assert 2 * weights <= tagged("optimizer state") <= 2 * (weights + rounding) + rounding, tagged("optimizer state")
+            losses.append(float(loss))
+    assert losses[-1] < losses[0]
