@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "lib/gpu/sim.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 
 static const struct mode {
     const char *name, *policy;

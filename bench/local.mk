@@ -63,7 +63,7 @@ bench_weir_bench_SOURCES = \
 	%reldir%/torch.c \
 	%reldir%/worker.c \
 	%reldir%/worker.h
-bench_weir_bench_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -iquote $(top_srcdir)/lib
+bench_weir_bench_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -iquote $(top_srcdir)/include
 bench_weir_bench_LDADD = bench/libbench.la plugin/torch/libtorch.la
 ## RMM's side, built by hand where RMM is: bench/rmm/build.sh.
 bench_rmm_files = %reldir%/rmm/build.sh %reldir%/rmm/rmm.cpp %reldir%/rmm/rmm.h

@@ -10,7 +10,7 @@
 
 #include "bench/bench.h"
 #include "lib/gpu/gpu.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 
 #include <cuda_runtime_api.h>
 

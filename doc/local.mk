@@ -26,6 +26,6 @@ CLEANFILES += $(weirdoc_DATA) doc/installed/README.md
 $(weirdoc_DATA) doc/installed/README.md: $(documents) Makefile
 	$(AM_V_at)$(MKDIR_P) doc/installed
 	$(AM_V_GEN)name=$(@F) && from=$(srcdir)/doc/$$name && { test -e $$from || from=$(srcdir)/$$name; } && \
-	sed -e 's|](\(\.\./\)*config/|]($(weirconfdir)/|g' -e 's|](lib/weir\.h)|]($(includedir)/weir.h)|g' \
+	sed -e 's|](\(\.\./\)*config/|]($(weirconfdir)/|g' -e 's|](include/weir\.h)|]($(includedir)/weir.h)|g' \
 	    -e 's|!*\[\([^]]*\)\](\(\.\./\)*man/[^)]*)|\1|g' -e 's|!*\[\([^]]*\)\](\(\.\./\)*bench/[^)]*)|\1|g' \
 	    $$from >$@.new && mv $@.new $@

@@ -34,22 +34,22 @@ dist_exampleunaware_DATA = %reldir%/unaware/frees.c %reldir%/unaware/segments.c
 
 check_PROGRAMS += examples/embed examples/pipeline
 examples_embed_SOURCES = %reldir%/embed.c
-examples_embed_CPPFLAGS = -I$(top_srcdir)/lib
+examples_embed_CPPFLAGS = -I$(top_srcdir)/include
 examples_embed_LDADD = lib/libweir.la
 if HAVE_CXX
 check_PROGRAMS += examples/embed-cpp
 examples_embed_cpp_SOURCES = %reldir%/embed.cpp
-examples_embed_cpp_CPPFLAGS = -I$(top_srcdir)/lib
+examples_embed_cpp_CPPFLAGS = -I$(top_srcdir)/include
 examples_embed_cpp_LDADD = lib/libweir.la
 endif
 examples_pipeline_SOURCES = %reldir%/pipeline.c
-examples_pipeline_CPPFLAGS = -I$(top_srcdir)/lib
+examples_pipeline_CPPFLAGS = -I$(top_srcdir)/include
 examples_pipeline_LDADD = lib/libweir.la
 
 ## The sharing examples write to GPU memory: by CUDA where there is a toolkit, and on the simulator by the host.
 sharing_examples = examples/share-consumer examples/share-producer examples/share-ring
 check_PROGRAMS += $(sharing_examples)
-sharing_CPPFLAGS = -I$(top_srcdir)/lib
+sharing_CPPFLAGS = -I$(top_srcdir)/include
 sharing_LDADD = lib/libweir.la
 if HAVE_CUDA
 sharing_CPPFLAGS += -DWITH_CUDA $(CUDA_CPPFLAGS)
@@ -68,7 +68,7 @@ examples_share_ring_LDADD = $(sharing_LDADD)
 if HAVE_CUDA
 check_PROGRAMS += examples/current-pool examples/unaware/frees examples/unaware/segments
 examples_current_pool_SOURCES = %reldir%/current-pool.c
-examples_current_pool_CPPFLAGS = -I$(top_srcdir)/lib $(CUDA_CPPFLAGS)
+examples_current_pool_CPPFLAGS = -I$(top_srcdir)/include $(CUDA_CPPFLAGS)
 examples_current_pool_LDADD = lib/libweir.la $(CUDA_LIBS)
 examples_unaware_frees_SOURCES = %reldir%/unaware/frees.c
 examples_unaware_frees_CPPFLAGS = $(CUDA_CPPFLAGS)

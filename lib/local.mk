@@ -1,5 +1,5 @@
 ## SPDX-License-Identifier: MIT
-include_HEADERS += %reldir%/weir.h %reldir%/weir.hpp
+include_HEADERS += include/weir.h include/weir.hpp
 
 ## The rooms, each of which may include those above it in this list (tests/build/house.sh), and lib/gpu/gpu.h:
 ##   base/     errors, fork, events, locks, the service thread: what every room needs, and knows no weir
@@ -223,7 +223,7 @@ lib_libcore_la_SOURCES = \
 	%reldir%/stats.h \
 	%reldir%/stats_json.c \
 	%reldir%/weir.c \
-	%reldir%/weir.h
+	include/weir.h
 lib_libcore_la_LIBADD = $(ZSTD_LIBS) policy/libpolicy.la lib/gpu/libgpu.la lib/pool/arena/libarena.la lib/trace/libbytes.la
 
 ## The same with share/ and the map: what is installed.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "lib/weir.h"
+#include "include/weir.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* main.c - the `weir` command: what holds for all subcommands. */
-#include "lib/weir.h"
+#include "include/weir.h"
 #include "tools/common/command.h"
 #include "tools/common/terminal.h"
 

@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "lib/weir.h"
+#include "include/weir.h"
 
 /* A line for a log function, that waits for the end of the call. */
 struct weir__line;

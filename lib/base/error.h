@@ -8,7 +8,7 @@
 #define WEIR_LIB_ERROR_H
 
 #include "lib/gpu/gpu.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 #include "policy/policy.h"
 
 /* Puts an error into the record unless one is there already (or error is NULL). Returns status. */

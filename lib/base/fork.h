@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "lib/weir.h"
+#include "include/weir.h"
 
 extern atomic_bool weir__forked __attribute__((visibility("hidden")));
 static inline bool weir__is_forked(void)

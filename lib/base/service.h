@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/weir.h"
+#include "include/weir.h"
 
 #define WEIR__SERVICE_NEVER UINT64_MAX /* when woken, and not before */
 

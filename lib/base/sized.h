@@ -7,7 +7,7 @@
 #ifndef WEIR_LIB_SIZED_H
 #define WEIR_LIB_SIZED_H
 
-#include "lib/weir.h"
+#include "include/weir.h"
 
 /* Whether a program can have been compiled with such a struct. name: of its type. WEIR_INVALID. */
 weir_status weir__sized_check(const void *given, const char *name, weir_error *error);

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "lib/base/bias.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 
 /* Few, so that their heads stay in the processor's cache; who takes a shard's lock mostly calls CUDA, which costs more. */
 #define WEIR__SHARDS 16

@@ -22,7 +22,7 @@
 
 #include "lib/base/spin.h"
 #include "lib/gpu/gpu.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 
 struct weir__growth {
     pthread_mutex_t lock;

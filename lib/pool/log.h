@@ -17,7 +17,7 @@
 #include <stdbool.h>
 
 #include "lib/base/spin.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 
 #define WEIR__LOG_KINDS 32 /* more at a time, and the one that was quiet for longest is forgotten */
 

@@ -18,7 +18,7 @@
 #include "lib/pool/blocks.h"
 #include "lib/pool/demand.h"
 #include "lib/pool/growth.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 #include "policy/policy.h"
 
 struct weir__device;

@@ -36,7 +36,7 @@ plugin_torch_libtorch_la_SOURCES = \
 	%reldir%/stream.h \
 	%reldir%/weir_torch.h
 ## weir_torch.h is installed beside weir.h, and includes it so.
-plugin_torch_libtorch_la_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+plugin_torch_libtorch_la_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include
 plugin_torch_libtorch_la_LIBADD = share/libshare.la
 
 EXTRA_DIST += %reldir%/libweir-torch.map
@@ -44,7 +44,7 @@ if HAVE_TORCH
 include_HEADERS += %reldir%/weir_torch.h
 lib_LTLIBRARIES += plugin/torch/libweir-torch.la
 plugin_torch_libweir_torch_la_SOURCES = %reldir%/throw.cc
-plugin_torch_libweir_torch_la_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+plugin_torch_libweir_torch_la_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include
 plugin_torch_libweir_torch_la_LIBADD = plugin/torch/libtorch.la
 ## A module that nothing links, with its own copy of libweir, whose calls stay within it.
 plugin_torch_libweir_torch_la_LDFLAGS = $(AM_LDFLAGS) $(WEIR_LIB_LDFLAGS) $(WEIR_MODULE_LDFLAGS) \

@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-#include "lib/weir.h"
+#include "include/weir.h"
 
 #define SHARE_NEWS_MAX 8
 

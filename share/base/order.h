@@ -4,7 +4,7 @@
 #define WEIR_SHARE_ORDER_H
 
 #include "lib/gpu/gpu.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 
 enum share_order {
     SHARE_ORDER_CHECK,  /* nothing: whether the stream could be used */

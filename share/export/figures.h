@@ -7,7 +7,7 @@
 #ifndef WEIR_SHARE_FIGURES_H
 #define WEIR_SHARE_FIGURES_H
 
-#include "lib/weir.h"
+#include "include/weir.h"
 
 /* As in weir_ring_info. */
 struct share_figures {

@@ -9,7 +9,7 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
-#include "lib/weir.h"
+#include "include/weir.h"
 
 #define SHARE_PATH_SIZE sizeof((struct sockaddr_un *)0)->sun_path
 #define SHARE_SYSTEM_DIRECTORY "/run/weir/share"

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "lib/weir.h"
+#include "include/weir.h"
 
 /* Owned by whoever called share_process_of(), until share_process_close(). */
 struct share_process {

@@ -8,7 +8,7 @@
 #ifndef WEIR_SHARE_QUERY_H
 #define WEIR_SHARE_QUERY_H
 
-#include "lib/weir.h"
+#include "include/weir.h"
 #include "share/wire/socket.h"
 #include "share/wire/wire.h"
 

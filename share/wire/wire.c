@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "lib/weir.h"
+#include "include/weir.h"
 
 /*
  * Each layout below lists what follows the header, in the order of the bytes. Encoding and decoding walk the same list, so that they cannot

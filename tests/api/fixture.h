@@ -9,7 +9,7 @@
 
 #include "lib/gpu/gpu.h"
 #include "lib/gpu/sim.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 
 #define KIB(n) ((uint64_t)(n) << 10)
 #define MIB(n) ((uint64_t)(n) << 20)

@@ -13,7 +13,7 @@
 
 #include "lib/gpu/gpu.h"
 #include "lib/gpu/sim.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 #include "tests/support/suite.h"
 
 #define MIB (UINT64_C(1) << 20)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "lib/weir.h"
+#include "include/weir.h"
 #include "tests/support/suite.h"
 
 static const char *const libraries[] = {"lib/.libs/libweir.so", "plugin/torch/.libs/libweir-torch.so"};

@@ -305,7 +305,7 @@ run_c() {
             cat "$1"
             echo '}'
         } >../part.c
-        cc -std=c11 -D_DEFAULT_SOURCE -Wall -Wextra -Werror -Wno-unused -Wno-unused-parameter -Wno-unused-result -fsyntax-only -I"$top_srcdir/lib" ../part.c
+        cc -std=c11 -D_DEFAULT_SOURCE -Wall -Wextra -Werror -Wno-unused -Wno-unused-parameter -Wno-unused-result -fsyntax-only -I"$top_srcdir/include" ../part.c
     fi
 }
 run_python() {

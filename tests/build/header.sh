@@ -15,12 +15,12 @@ for name in c++ g++ clang++; do
     [ -n "$cxx" ] || cxx=$(command -v "$name")
 done
 
-printf '#include "lib/weir.h"\n' >"$tap_dir/alone.c"
-printf '#include <cuda_runtime_api.h>\n#include "lib/weir.h"\n' >"$tap_dir/cuda_first.c"
-printf '#include "lib/weir.h"\n#include <cuda_runtime_api.h>\n' >"$tap_dir/cuda_last.c"
+printf '#include "include/weir.h"\n' >"$tap_dir/alone.c"
+printf '#include <cuda_runtime_api.h>\n#include "include/weir.h"\n' >"$tap_dir/cuda_first.c"
+printf '#include "include/weir.h"\n#include <cuda_runtime_api.h>\n' >"$tap_dir/cuda_last.c"
 # The types are CUDA's own, so that handles pass without a cast.
 cat >"$tap_dir/types.c" <<'CODE'
-#include "lib/weir.h"
+#include "include/weir.h"
 #include <cuda_runtime_api.h>
 cudaStream_t stream(const weir_stream *s);
 cudaMemPool_t pool(const weir_pool *p);
@@ -28,7 +28,7 @@ cudaStream_t stream(const weir_stream *s) { return weir_stream_handle(s); }
 cudaMemPool_t pool(const weir_pool *p) { return weir_pool_handle(p); }
 CODE
 cat >"$tap_dir/calls.c" <<'CODE'
-#include "lib/weir.h"
+#include "include/weir.h"
 weir_status call(weir *w);
 weir_status call(weir *w)
 {

@@ -5,7 +5,7 @@
 . "${top_srcdir:-.}/tests/build/tap.sh"
 
 library=$top_builddir/lib/.libs/libweir.so
-header=$top_srcdir/lib/weir.h
+header=$top_srcdir/include/weir.h
 [ -e "$library" ] || skip_all "there is no shared libweir in this build"
 command -v nm >/dev/null || skip_all "nm is missing: install binutils"
 
@@ -80,7 +80,7 @@ rely_on() {
     } >"$tap_dir/abi.c"
     ${CC:-cc} -o "$tap_dir/abi" "$tap_dir/abi.c" && "$tap_dir/abi" | LC_ALL=C sort
 }
-for name in lib/weir.h trace/weir_trace.h; do
+for name in include/weir.h trace/weir_trace.h; do
     list=$(basename "$name" .h)
     if [ "$(getconf LONG_BIT)" = 64 ] && rely_on "$name" >"$tap_dir/relied_on"; then
         check "abi_of_${list}_is_as_listed" diff "$top_srcdir/tests/build/$list.abi" "$tap_dir/relied_on"
@@ -88,7 +88,7 @@ for name in lib/weir.h trace/weir_trace.h; do
         skip "abi_of_${list}_is_as_listed" "the list is that of 64 bits, and a C compiler is needed"
     fi
 done
-header=$top_srcdir/lib/weir.h
+header=$top_srcdir/include/weir.h
 
 header_version=$(awk '/^#define WEIR_VERSION_(MAJOR|MINOR|PATCH) / { printf "%s%s", dot, $3; dot = "." }' "$header")
 built_version=$(sed -n 's/^#define VERSION "\(.*\)"$/\1/p' "$top_builddir/config.h")
@@ -101,7 +101,7 @@ check "news_begin_with_the_same_version" test "$news_version" = "$built_version"
 check "python_package_has_the_same_version" test "$python_version" = "$built_version"
 check "command_says_the_same_version" test "$("$top_builddir/tools/weir" --version | head -n 1)" = "weir $built_version"
 number_is_comparable() {
-    printf '#include "lib/weir.h"\nWEIR_VERSION\n' | ${CC:-cc} -E -P -I"$top_srcdir" - | tail -n 1 >"$tap_dir/number"
+    printf '#include "include/weir.h"\nWEIR_VERSION\n' | ${CC:-cc} -E -P -I"$top_srcdir" - | tail -n 1 >"$tap_dir/number"
     [ "$(($(cat "$tap_dir/number")))" = "$(echo "$built_version" | awk -F. '{ print $1 * 10000 + $2 * 100 + $3 }')" ]
 }
 if command -v "${CC:-cc}" >/dev/null; then

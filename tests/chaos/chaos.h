@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lib/weir.h"
+#include "include/weir.h"
 
 /* What was done, for the last line. In memory that all processes of a run share. */
 struct chaos_figures {

@@ -6,7 +6,7 @@
 . "${top_srcdir:-.}/tests/build/tap.sh"
 
 cat >"$tap_dir/all.cc" <<'CODE'
-#include "lib/weir.hpp"
+#include "include/weir.hpp"
 #ifdef __cpp_exceptions
 struct theirs {
     explicit theirs(const std::string &)
@@ -48,7 +48,7 @@ for cxx in g++ clang++; do
     check "${cxx}_compiles_it_without_exceptions" compiles "$cxx" all -std=c++17 -fno-exceptions -I"$top_srcdir"
     check "${cxx}_compiles_it_with_per_thread_streams" \
         compiles "$cxx" all -std=c++20 -DCUDA_API_PER_THREAD_DEFAULT_STREAM -I"$top_srcdir"
-    check "${cxx}_compiles_it_where_it_is_installed" compiles "$cxx" installed -std=c++17 -I"$top_srcdir/lib"
+    check "${cxx}_compiles_it_where_it_is_installed" compiles "$cxx" installed -std=c++17 -I"$top_srcdir/include"
 done
 
 # rmm_takes_it COMPILER CUDA: builds rmm.cc against the wheels, and runs it.

@@ -12,7 +12,7 @@
 #include <vector>
 
 #define WEIR_NO_CUDA_MR
-#include "lib/weir.hpp"
+#include "include/weir.hpp"
 
 static const std::size_t mib = std::size_t(1) << 20;
 static unsigned number, logged;

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "lib/weir.hpp"
+#include "include/weir.hpp"
 
 #include <rmm/error.hpp>
 #include <rmm/resource_ref.hpp>

@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #define WEIR_NO_CUDA_MR
-#include "lib/weir.hpp"
+#include "include/weir.hpp"
 
 static const std::size_t mib = std::size_t(1) << 20;
 static unsigned number;

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "lib/weir.h"
+#include "include/weir.h"
 
 static unsigned number;
 static bool throws;

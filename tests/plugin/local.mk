@@ -2,7 +2,7 @@
 ## libweir-torch on the simulator, driven in torch's order of calls. What is in it is linked, so that hidden functions can be tested too.
 check_LTLIBRARIES += tests/plugin/libplug.la
 tests_plugin_libplug_la_SOURCES = %reldir%/plug.c %reldir%/plug.h
-tests_plugin_libplug_la_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_libplug_la_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include
 tests_plugin_libplug_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_libplug_la_LIBADD = plugin/torch/libtorch.la tests/support/libsuite.la
 
@@ -13,42 +13,42 @@ check_PROGRAMS += $(plugin_programs)
 TESTS += $(plugin_programs)
 
 tests_plugin_arena_SOURCES = %reldir%/arena.c
-tests_plugin_arena_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_arena_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include
 tests_plugin_arena_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_arena_LDADD = tests/plugin/libplug.la
 
 tests_plugin_entry_SOURCES = %reldir%/entry.c
-tests_plugin_entry_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_entry_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include
 tests_plugin_entry_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_entry_LDADD = tests/plugin/libplug.la
 
 tests_plugin_frames_SOURCES = %reldir%/frames.c
-tests_plugin_frames_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_frames_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include
 tests_plugin_frames_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_frames_LDADD = tests/plugin/libplug.la
 
 tests_plugin_streams_SOURCES = %reldir%/streams.c
-tests_plugin_streams_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_streams_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include
 tests_plugin_streams_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_streams_LDADD = tests/plugin/libplug.la
 
 tests_plugin_graphs_SOURCES = %reldir%/graphs.c
-tests_plugin_graphs_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_graphs_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include
 tests_plugin_graphs_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_graphs_LDADD = tests/plugin/libplug.la
 
 tests_plugin_hold_SOURCES = %reldir%/hold.c
-tests_plugin_hold_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_hold_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include
 tests_plugin_hold_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_hold_LDADD = tests/plugin/libplug.la
 
 tests_plugin_pools_SOURCES = %reldir%/pools.c
-tests_plugin_pools_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_pools_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include
 tests_plugin_pools_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_pools_LDADD = tests/plugin/libplug.la
 
 tests_plugin_structs_SOURCES = %reldir%/structs.c
-tests_plugin_structs_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_structs_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include
 tests_plugin_structs_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_structs_LDADD = tests/plugin/libplug.la
 
@@ -60,12 +60,12 @@ if HAVE_CXX
 check_PROGRAMS += tests/plugin/history tests/plugin/sweep
 TESTS += tests/plugin/history tests/plugin/sweep
 tests_plugin_history_SOURCES = %reldir%/history.c tests/support/fail_malloc.c tests/support/fail_malloc.h $(recorded)
-tests_plugin_history_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib -I$(top_srcdir)/%reldir%/torch
+tests_plugin_history_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include -I$(top_srcdir)/%reldir%/torch
 tests_plugin_history_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_history_LDADD = tests/plugin/libplug.la
 
 tests_plugin_sweep_SOURCES = %reldir%/sweep.c tests/support/fail_malloc.c tests/support/fail_malloc.h $(recorded)
-tests_plugin_sweep_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib -I$(top_srcdir)/%reldir%/torch
+tests_plugin_sweep_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include -I$(top_srcdir)/%reldir%/torch
 tests_plugin_sweep_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_sweep_LDADD = tests/plugin/libplug.la
 endif
@@ -74,7 +74,7 @@ if HAVE_TORCH
 check_PROGRAMS += tests/plugin/throw
 TESTS += tests/plugin/throw
 tests_plugin_throw_SOURCES = %reldir%/throw.cc plugin/torch/throw.cc
-tests_plugin_throw_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_throw_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include
 tests_plugin_throw_LDADD = plugin/torch/libtorch.la
 endif
 

@@ -55,7 +55,7 @@ EXTRA_DIST += \
 ## Prints where the members of the structs are that the package has in Python.
 check_PROGRAMS += tests/python/layout
 tests_python_layout_SOURCES = %reldir%/layout.c
-tests_python_layout_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/lib
+tests_python_layout_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/include
 
 ## Loaded by frames_test.py.
 check_LTLIBRARIES += tests/python/libhost.la

@@ -66,7 +66,7 @@ def structs_are_laid_out_as_in_c():
 
 @fact
 def statuses_are_those_of_the_header():
-    listed = re.findall(r"X\(WEIR_(\w+), (\d+),", read(SOURCE, "lib", "weir.h"))
+    listed = re.findall(r"X\(WEIR_(\w+), (\d+),", read(SOURCE, "include", "weir.h"))
     assert [(status.name, str(status.value)) for status in weir.Status] == listed
 
 

@@ -24,6 +24,6 @@ unset WEIR_POLICY WEIR_CONF
 cuda=$("$python" -c 'from weir.torch import _build; print(" ".join("-I" + name for name in _build._cuda_includes()))' 2>/dev/null)
 fake=$XDG_CACHE_HOME/libcuda.so.1
 # shellcheck disable=SC2086 # several words
-"${CC:-cc}" -shared -fPIC -O1 -Wl,-soname,libcuda.so.1 $cuda -I"$top_srcdir/lib" "$top_srcdir/tests/python/shim_cuda.c" -o "$fake" -ldl ||
+"${CC:-cc}" -shared -fPIC -O1 -Wl,-soname,libcuda.so.1 $cuda -I"$top_srcdir/include" "$top_srcdir/tests/python/shim_cuda.c" -o "$fake" -ldl ||
     exit 99
 LD_PRELOAD=$fake LD_LIBRARY_PATH=$XDG_CACHE_HOME "$python" "$top_srcdir/tests/python/shim_test.py"

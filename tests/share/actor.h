@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "lib/gpu/gpu.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 
 /* What a name stands for; the same name may stand for one of each kind. */
 enum kind { KIND_STREAM, KIND_BLOCK, KIND_MARK, KIND_RING, KIND_IMPORT, KIND_READER, KIND_LEASE, KINDS };

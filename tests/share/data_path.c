@@ -8,7 +8,7 @@
 
 #include "lib/gpu/gpu.h"
 #include "lib/gpu/sim.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 #include "tests/share/stage.h"
 
 #define FRAMES 10000

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "lib/base/service.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 #include "tests/support/suite.h"
 
 #define PROCESSES 8

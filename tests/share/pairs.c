@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "lib/gpu/sim.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 #include "tests/share/stage.h"
 
 #define SLOT 4096

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/weir.h"
+#include "include/weir.h"
 #include "tests/share/ring_scene.h"
 
 #define LONG 20000 /* milliseconds */

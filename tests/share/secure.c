@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "lib/gpu/sim.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 #include "share/wire/directory.h"
 #include "tests/support/suite.h"
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "lib/gpu/sim.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define LARGE 40 /* MiB */

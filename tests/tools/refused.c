@@ -14,7 +14,7 @@
 
 #include "lib/gpu/gpu.h"
 #include "lib/gpu/sim.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define GAPS_MAX 1024

@@ -20,7 +20,7 @@ told() {
     { grep -o "$2([a-z_]*)" "$3" | sed 's/.*(\(.*\))/\1/'; [ "$1" != device ] || echo device; } | grep -v '^member$' | sort
 }
 complete() {
-    members "$1" "$source/lib/weir.h" >listed && told "$1" "$2" "$source/lib/stats_json.c" >told && [ -s listed ] && diff listed told
+    members "$1" "$source/include/weir.h" >listed && told "$1" "$2" "$source/lib/stats_json.c" >told && [ -s listed ] && diff listed told
 }
 case $top_srcdir in /*) source=$top_srcdir ;; *) source=$here/$top_srcdir ;; esac
 check "json_has_every_member_of_a_device" complete device DEVICE

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "lib/gpu/sim.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define LARGE 32 /* MiB */

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/weir.h"
+#include "include/weir.h"
 
 enum { BLOCKS_MAX = 16, STREAMS_MAX = 16 };
 

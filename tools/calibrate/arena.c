@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "lib/weir.h"
+#include "include/weir.h"
 #include "tools/calibrate/fit.h"
 #include "tools/common/complain.h"
 

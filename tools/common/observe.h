@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-#include "lib/weir.h"
+#include "include/weir.h"
 #include "share/wire/directory.h"
 #include "share/wire/query.h"
 #include "tools/common/command.h"

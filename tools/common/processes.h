@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/weir.h"
+#include "include/weir.h"
 #include "share/wire/socket.h"
 #include "share/wire/wire.h"
 #include "tools/common/command.h"

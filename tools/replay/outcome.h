@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lib/weir.h"
+#include "include/weir.h"
 
 /* How long each request and free took: eight parts to each power of two. */
 #define OUTCOME_TIMES (64 * 8)

@@ -10,7 +10,7 @@
 #define WEIR_TRY_H
 
 #include "lib/gpu/gpu.h"
-#include "lib/weir.h"
+#include "include/weir.h"
 #include "policy/keys.h"
 #include "policy/policy.h"
 

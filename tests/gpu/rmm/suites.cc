@@ -3,7 +3,7 @@
  * suites.cc - RMM's own tests of memory resources, on weirpp::memory_resource: the fixtures that RMM's suites want, for a weir of CUDA's
  * pools and one of arenas, on streams that are opened or not. The suites are RMM's; build.sh finds them.
  */
-#include "lib/weir.hpp"
+#include "include/weir.hpp"
 
 #include <rmm/cuda_stream.hpp>
 #include <rmm/error.hpp>

@@ -1,1 +1,1 @@
-../../../../lib/weir.h
+../../../../include/weir.h
