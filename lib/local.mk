@@ -50,9 +50,9 @@ lib_fence_libfence_la_SOURCES = \
 	%reldir%/fence/mark.c \
 	%reldir%/fence/wait.c
 
-## Everything but the version map, so that tests and the command reach hidden symbols.
-noinst_LTLIBRARIES += lib/libcore.la
-lib_libcore_la_SOURCES = \
+## Everything but the waist and the version map.
+noinst_LTLIBRARIES += lib/librooms.la
+lib_librooms_la_SOURCES = \
 	%reldir%/base/bias.c \
 	%reldir%/base/bias.h \
 	%reldir%/base/call.c \
@@ -224,12 +224,17 @@ lib_libcore_la_SOURCES = \
 	%reldir%/stats_json.c \
 	%reldir%/weir.c \
 	include/weir.h
-lib_libcore_la_LIBADD = $(ZSTD_LIBS) policy/libpolicy.la lib/gpu/libgpu.la lib/pool/arena/libarena.la lib/trace/libbytes.la
+lib_librooms_la_LIBADD = $(ZSTD_LIBS) policy/libpolicy.la lib/pool/arena/libarena.la lib/trace/libbytes.la
 
-## The same with share/ and the map: what is installed.
+## The same with the waist and its simulator, so that tests and the command reach hidden symbols.
+noinst_LTLIBRARIES += lib/libcore.la
+lib_libcore_la_SOURCES =
+lib_libcore_la_LIBADD = lib/librooms.la lib/gpu/libgpu.la lib/gpu/libsim.la
+
+## With share/ and the map: what is installed.
 lib_LTLIBRARIES += lib/libweir.la
 lib_libweir_la_SOURCES =
-lib_libweir_la_LIBADD = share/libshare.la
+lib_libweir_la_LIBADD = share/librooms.la lib/librooms.la $(installed_gpu)
 lib_libweir_la_LDFLAGS = $(AM_LDFLAGS) $(WEIR_LIB_LDFLAGS) -no-undefined -version-info $(WEIR_LT_VERSION)
 if HAVE_VERSION_MAP
 lib_libweir_la_LDFLAGS += -Wl,--version-script=$(top_srcdir)/%reldir%/libweir.map

@@ -6,8 +6,8 @@
 ##   import/   pools of other processes: connections, leases, readers
 ##   wire/     messages, sockets, where they lie, who is at the other end; the server and the client of both kinds
 ##   base/     what every room needs: lists, waiting, streams behind events, lines for the log, what a forked child closes
-noinst_LTLIBRARIES += share/libshare.la
-share_libshare_la_SOURCES = \
+noinst_LTLIBRARIES += share/librooms.la
+share_librooms_la_SOURCES = \
 	%reldir%/base/forked.c \
 	%reldir%/base/forked.h \
 	%reldir%/base/news.c \
@@ -74,4 +74,8 @@ share_libshare_la_SOURCES = \
 	%reldir%/control/recording.h \
 	%reldir%/open.c \
 	%reldir%/open.h
-share_libshare_la_LIBADD = lib/libcore.la
+
+## For programs of the build.
+noinst_LTLIBRARIES += share/libshare.la
+share_libshare_la_SOURCES =
+share_libshare_la_LIBADD = share/librooms.la lib/libcore.la

@@ -17,10 +17,8 @@ const struct gpu *gpu_find(const char *name, const char **why)
         return NULL;
 #endif
     }
-    if (!strcmp(name, "sim")) {
-        *why = sim_environment_error();
-        return *why ? NULL : &gpu_sim;
-    }
+    if (!strcmp(name, "sim"))
+        return gpu_simulator(why);
     *why = "there is no such GPU implementation: write \"cuda\" for real devices or \"sim\" for the simulator";
     return NULL;
 }

@@ -5,11 +5,12 @@
 
 #include "lib/gpu/gpu.h"
 
-extern const struct gpu gpu_sim;  /* sim.c, in every build */
+extern const struct gpu gpu_sim;  /* sim.c; gpu_simulator() gives it where there may be none */
 extern const struct gpu gpu_cuda; /* cuda.c, with HAVE_CUDA only */
 
-/* Why $WEIR_SIM is no good, in the calling thread's own storage, or NULL if it is good or no longer matters. */
-const char *sim_environment_error(void);
+/* The simulator, or NULL with *why in static or the calling thread's own storage: $WEIR_SIM is no good while it still matters (sim.c), or a
+   library that is installed has no simulator (sim_none.c, with --without-simulator). */
+const struct gpu *gpu_simulator(const char **why);
 
 /*
  * X(name, check, parameters, arguments): every operation of struct gpu that can fail. The tables of both implementations are made from it,

@@ -169,19 +169,20 @@ static int start_if_needed(void)
     return start_machine(&settings);
 }
 
-const char *sim_environment_error(void)
+const struct gpu *gpu_simulator(const char **why)
 {
     static _Thread_local char text[384];
     struct sim_settings settings;
-    char why[256];
+    char wrong[256];
     lock();
-    bool bad = !sim.ready && (sim_settings_parse(secure_getenv("WEIR_SIM"), &settings, why, sizeof(why)) ||
-                              sim_machine_check(&settings, why, sizeof(why)));
+    bool bad = !sim.ready && (sim_settings_parse(secure_getenv("WEIR_SIM"), &settings, wrong, sizeof(wrong)) ||
+                              sim_machine_check(&settings, wrong, sizeof(wrong)));
     unlock();
     if (!bad)
-        return NULL;
-    snprintf(text, sizeof(text), "$WEIR_SIM: %s", why);
-    return text;
+        return &gpu_sim;
+    snprintf(text, sizeof(text), "$WEIR_SIM: %s", wrong);
+    *why = text;
+    return NULL;
 }
 
 int sim_configure(const char *settings_text, char *why, size_t len)

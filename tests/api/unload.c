@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The shared libraries in a program that loads them at run time and closes them again, as it does with its own plug-ins: they stay
    mapped, since threads that have used them still run code of theirs when they end. */
+#include "config.h"
+
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
@@ -58,6 +60,9 @@ int main(void)
     char path[PATH_MAX];
     if (!path_of(0, path))
         return suite_skip("there is no shared libweir in this build");
+#ifndef HAVE_SIMULATOR
+    return suite_skip("libweir was built without the simulator");
+#endif
     Suite *suite = suite_create("unload");
     TCase *closed = suite_case(suite, "closed", 0);
     tcase_add_loop_test(closed, thread_that_used_a_library_ends_after_it_was_closed, 0, 2);

@@ -10,6 +10,7 @@ actor=$top_builddir/tests/tools/sharing
 library=$top_builddir/lib/.libs/libweir.so
 [ -x "$actor" ] || skip_all "built without libcheck, and so without a process to be asked"
 [ -e "$library" ] || skip_all "there is no shared libweir in this build"
+needs_simulator
 
 # Reason, then the command without its comment.
 cat >"$tap_dir/not_run" <<'LIST'

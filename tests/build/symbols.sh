@@ -22,6 +22,14 @@ exported() {
     nm -D --defined-only "$1" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort
 }
 
+# The simulator is in the libraries that are installed, unless configure was told otherwise: then nothing of it is.
+has_simulator_as_configured() {
+    grep -q '^#define HAVE_SIMULATOR 1' "$top_builddir/config.h" && wanted=yes || wanted=no
+    nm "$1" | awk '$3 ~ /^(gpu_sim|sim_[a-z_]*)$/ { print $3 }' >"$tap_dir/simulated"
+    [ -s "$tap_dir/simulated" ] && found=yes || found=no
+    [ $found = $wanted ] || { head "$tap_dir/simulated" && return 1; }
+}
+
 declared "$header" >"$tap_dir/header"
 mapped "$top_srcdir/lib/libweir.map" >"$tap_dir/map"
 exported "$library" >"$tap_dir/library"
@@ -36,6 +44,7 @@ nodes() {
 nodes "$top_srcdir/lib/libweir.map" >"$tap_dir/nodes"
 nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' | sort >"$tap_dir/versioned"
 check "each_function_has_the_version_of_its_node" diff "$tap_dir/nodes" "$tap_dir/versioned"
+check "library_has_the_simulator_as_configured" has_simulator_as_configured "$library"
 check "every_export_has_a_version" sh -c "! nm -D --defined-only '$library' | grep -v ' A ' | grep -v '@@WEIR_'"
 
 # libweir-torch exports what weir.h has as well.
@@ -47,9 +56,11 @@ if [ -e "$module" ]; then
     exported "$module" >"$tap_dir/module"
     check "torch_map_lists_what_its_header_declares" diff "$tap_dir/torch_header" "$tap_dir/torch_map"
     check "torch_module_exports_both_headers" diff "$tap_dir/both" "$tap_dir/module"
+    check "torch_module_has_the_simulator_as_configured" has_simulator_as_configured "$module"
 else
     skip "torch_map_lists_what_its_header_declares" "there is no libweir-torch in this build"
     skip "torch_module_exports_both_headers" "there is no libweir-torch in this build"
+    skip "torch_module_has_the_simulator_as_configured" "there is no libweir-torch in this build"
 fi
 
 # libweir-trace exports its header alone, with a version.

@@ -34,6 +34,16 @@ skip_all() {
     exit 0
 }
 
+# has_simulator: whether what is installed has one to run on. The command, and programs that are linked with the objects of libweir, always do.
+has_simulator() {
+    grep -q '^#define HAVE_SIMULATOR 1' "$top_builddir/config.h"
+}
+
+# needs_simulator: ends the test where what is installed has none.
+needs_simulator() {
+    has_simulator || skip_all "libweir was built without the simulator"
+}
+
 # is_empty FILE: true if the file has no lines; else prints them.
 is_empty() {
     ! grep '' "$1"

@@ -9,13 +9,19 @@ tests_gpu_conformance_SOURCES = \
 	%reldir%/conformance_map.c %reldir%/conformance_memory.c %reldir%/conformance_pool.c %reldir%/conformance_share.c %reldir%/conformance_stream.c \
 	%reldir%/peer.c %reldir%/peer.h
 tests_gpu_conformance_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_gpu_conformance_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la
+tests_gpu_conformance_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la lib/gpu/libsim.la
 
 tests_gpu_sim_SOURCES = \
 	%reldir%/sim.c %reldir%/sim_costs.c %reldir%/sim_named.c %reldir%/sim_named.h %reldir%/sim_named_clock.c %reldir%/sim_pages.c %reldir%/sim_test.h %reldir%/sim_work.c \
 	%reldir%/peer.c %reldir%/peer.h
 tests_gpu_sim_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_gpu_sim_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la
+tests_gpu_sim_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la lib/gpu/libsim.la
+
+## What a library says that was built without it.
+check_PROGRAMS += tests/gpu/sim_none
+TESTS += tests/gpu/sim_none
+tests_gpu_sim_none_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_gpu_sim_none_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la lib/gpu/libnosim.la
 
 ## Sixteen streams under load: small on the simulator, ten million allocations on a GPU (WEIR_STRESS_COUNT).
 check_PROGRAMS += tests/gpu/stress

@@ -7,6 +7,7 @@
 module=$top_builddir/plugin/torch/.libs/libweir-torch.so
 library=$top_builddir/lib/.libs/libweir.so
 [ -e "$module" ] && [ -e "$library" ] || skip_all "there are no shared libraries in this build"
+needs_simulator
 command -v python3 >/dev/null || skip_all "python3 is missing: install it"
 ! grep -q '^WEIR_CFLAGS = .*-fsanitize' "$top_builddir/Makefile" || skip_all "built with sanitizers, and python3 is not"
 

@@ -5,6 +5,7 @@
 . "${top_srcdir:-.}/tests/tools/weir.sh"
 # shellcheck source=tests/python/python.sh
 . "${top_srcdir:-.}/tests/python/python.sh"
+needs_simulator
 # The library and the package are found by the command, so Python itself is told of neither.
 fake=$src/tests/python/fake
 export PYTHONPATH="$fake" XDG_CACHE_HOME="$tap_dir/cache"

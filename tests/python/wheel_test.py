@@ -196,16 +196,22 @@ def enabled_by(python):
     assert said == "True %s %s %s" % (library(), policy, os.path.join(os.path.dirname(os.path.dirname(library())), "__init__.py")), said
 
 
+def fact_on_the_simulator(function):
+    """A fact that a library without the simulator cannot show."""
+    with open(os.path.join(BUILD, "config.h"), encoding="utf-8") as file:
+        return fact(function) if "#define HAVE_SIMULATOR 1" in file.read() else function
+
+
 def library():
     return run(in_bin("python"), "-c", "from weir import _library; print(_library.find())")
 
 
-@fact
+@fact_on_the_simulator
 def weir_run_takes_the_package_and_the_library_of_the_wheel():
     enabled_by(in_bin("python"))
 
 
-@fact
+@fact_on_the_simulator
 def weir_run_serves_a_python_that_the_wheel_is_not_installed_for():
     enabled_by(sys.executable)
 

@@ -120,6 +120,8 @@ assert weir.torch.state()"
 )
 if [ -n "$no_python" ]; then
     skip "cell_of_a_notebook_is_good" "${no_python#*SKIP }"
+elif ! has_simulator; then
+    skip "cell_of_a_notebook_is_good" "libweir was built without the simulator"
 else
     check "cell_of_a_notebook_is_good" cell_is_good
 fi

@@ -23,6 +23,11 @@ with() (
 check "good_machine_exits_0" with WEIR_SIM=memory=8GiB -- 0
 check "nothing_is_to_be_repaired" says "$out" "Nothing to repair."
 check "driver_is_named_and_called_simulated" says "$out" "note driver: this is the simulator, as if with driver 13.0"
+if has_simulator; then
+    check "programs_have_the_simulator_too" says_not "$out" "programs cannot use the simulator here"
+else
+    check "programs_have_no_simulator" says "$out" "programs cannot use the simulator here, as libweir was built without"
+fi
 check "device_is_named" says "$out" "good device 0: simulated GPU 0, 8 GiB, 8 GiB free, GPU-"
 check "whole_device_is_the_quota" says "$out" "good limits: a process may have 8 GiB of device 0 (all of it)"
 check "only_device_is_local" says "$out" "devices: local is device 0"

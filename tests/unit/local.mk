@@ -174,7 +174,7 @@ tests_unit_ring_LDADD = tests/support/libsuite.la lib/libcore.la
 check_PROGRAMS += tests/unit/sim_index
 TESTS += tests/unit/sim_index
 tests_unit_sim_index_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_unit_sim_index_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la
+tests_unit_sim_index_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la lib/gpu/libsim.la
 
 ## What NVML says, by a stand-in for it.
 if HAVE_CUDA

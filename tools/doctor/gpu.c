@@ -19,6 +19,13 @@ static bool is_simulator(const struct doctor *doctor)
     return strcmp(doctor->gpu->name, "sim") == 0;
 }
 
+/* The command has the simulator in every build. */
+#ifdef HAVE_SIMULATOR
+#define PROGRAMS_LACK_IT ""
+#else
+#define PROGRAMS_LACK_IT "; programs cannot use the simulator here, as libweir was built without"
+#endif
+
 /* CUDA writes 12.2 as 12020. The caller's to free. */
 static char *version_text(int version)
 {
@@ -43,7 +50,7 @@ static bool look_at_driver(struct doctor *doctor)
     doctor->toolkit = version_text(toolkit);
     if (is_simulator(doctor))
         doctor_add(doctor, DOCTOR_NOTE, "driver", NULL, "unset WEIR_GPU, and look again on the machine with the GPU",
-                   "this is the simulator, as if with driver %s: nothing here is said of a GPU", doctor->driver);
+                   "this is the simulator, as if with driver %s: nothing here is said of a GPU%s", doctor->driver, PROGRAMS_LACK_IT);
     else
         doctor_add(doctor, DOCTOR_GOOD, "driver", NULL, NULL, "CUDA %s; Weir was built with toolkit %s", doctor->driver, doctor->toolkit);
     doctor->device_count = count;

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+/* sim_none.c - what stands in the simulator's place in libraries that are installed by a build --without-simulator. */
+#include "lib/gpu/gpu_tables.h"
+
+const struct gpu *gpu_simulator(const char **why)
+{
+    *why = "this library has no simulator, as it was configured --without-simulator: write \"cuda\", or nothing, for real devices, or "
+           "build one without that option";
+    return NULL;
+}
