@@ -39,16 +39,11 @@ static const struct link_map *driver, *libc;
 static Lmid_t driver_namespace;
 void *_Atomic driver_real[DRIVER_FUNCTION_COUNT];
 
-static const char *const names[DRIVER_FUNCTION_COUNT] = {
-#define X(id, name, version) "cu" #id,
-    DRIVER_FUNCTIONS(X)
-#undef X
-};
 static const struct {
-    const char *name;
+    const char *symbol, *name; /* as the driver exports it, and as cuGetProcAddress() knows it */
     int version;
-} forms[DRIVER_FUNCTION_COUNT] = {
-#define X(id, name, version) {name, version},
+} functions[DRIVER_FUNCTION_COUNT] = {
+#define X(id, name, version) {"cu" #id, name, version},
     DRIVER_FUNCTIONS(X)
 #undef X
 };
@@ -130,13 +125,13 @@ void *driver_looked_up(const char *name, void *found, bool is_per_thread, void *
 {
     bool is_ours = false;
     for (int i = 0; i < DRIVER_FUNCTION_COUNT; i++) {
-        const bool has_own_stream = strstr(names[i], "_ptsz");
-        if (strcmp(forms[i].name, name) != 0 || (has_own_stream && !is_per_thread))
+        const bool has_own_stream = strstr(functions[i].symbol, "_ptsz");
+        if (strcmp(functions[i].name, name) != 0 || (has_own_stream && !is_per_thread))
             continue;
         is_ours = true;
         if (found == driver_wrapper[i])
             return found;
-        if (ask(to, name, forms[i].version) == found)
+        if (ask(to, name, functions[i].version) == found)
             return replace(i, found);
     }
     if (is_ours)
@@ -264,7 +259,7 @@ EXPORTED uintptr_t la_symbind64(ElfW(Sym) *symbol, unsigned index, uintptr_t *fr
     if ((const struct link_map *)*to == libc)
         return replace_end(name, symbol->st_value);
     for (int i = 0; (const struct link_map *)*to == driver && i < DRIVER_FUNCTION_COUNT; i++)
-        if (strcmp(names[i], name) == 0)
+        if (strcmp(functions[i].symbol, name) == 0)
             return (uintptr_t)replace(i, (void *)symbol->st_value);
     return symbol->st_value;
 }
