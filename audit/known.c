@@ -9,7 +9,6 @@
 #include "lib/base/table.h"
 
 #define SHARDS 16
-#define SLAB 64 /* entries that are allocated at a time */
 
 struct entry {
     struct weir__link link;
@@ -59,14 +58,10 @@ static void drop(struct shard *shard, struct entry *entry)
 /* With the lock. NULL: no host memory. */
 static struct entry *take_unused(struct shard *shard)
 {
-    struct entry *slab = shard->unused ? NULL : calloc(SLAB, sizeof *slab);
-    for (size_t i = 0; slab && i < SLAB; i++) {
-        slab[i].next = shard->unused;
-        shard->unused = &slab[i];
-    }
     struct entry *entry = shard->unused;
-    if (entry)
-        shard->unused = entry->next;
+    if (!entry)
+        return calloc(1, sizeof *entry);
+    shard->unused = entry->next;
     return entry;
 }
 
@@ -128,26 +123,15 @@ void known_take_all(enum known_kind kind, bool (*is_meant)(const struct known *k
 {
     for (size_t i = 0; i < SHARDS; i++) {
         struct shard *shard = &shards[i];
-        struct entry *taken = NULL;
         weir__spin_lock(&shard->lock);
         for (struct weir__link *link = weir__table_any(&shard->table), *behind; link; link = behind) {
             struct entry *entry = WEIR__ITEM(link, struct entry, link);
             behind = weir__table_behind(&shard->table, link);
             if (entry->kind != kind || !is_meant(&entry->known, data))
                 continue;
-            weir__table_remove(&shard->table, link);
-            entry->next = taken;
-            taken = entry;
+            use(entry->key, &entry->known);
+            drop(shard, entry);
         }
         weir__spin_unlock(&shard->lock);
-        while (taken) {
-            struct entry *entry = taken;
-            taken = entry->next;
-            use(entry->key, &entry->known);
-            weir__spin_lock(&shard->lock);
-            entry->next = shard->unused;
-            shard->unused = entry;
-            weir__spin_unlock(&shard->lock);
-        }
     }
 }

@@ -33,7 +33,8 @@ bool known_get(enum known_kind kind, uint64_t key, struct known *known);
 bool known_take(enum known_kind kind, uint64_t key, struct known *known);
 /* Changes the numbers of handles and mappings; *known is it afterwards, and it is not known any more once both are 0. */
 bool known_count(enum known_kind kind, uint64_t key, int handles, int mappings, struct known *known);
-/* Takes all for which `is_meant` is true, and calls `use` with each, without a lock. */
+/* Takes all for which `is_meant` is true, and calls `use` with each. Both are called with a spin lock held, so they ask nothing of the
+   table; the thread has a ring already, so that `use` may write events without another lock. */
 void known_take_all(enum known_kind kind, bool (*is_meant)(const struct known *known, const void *data), const void *data,
                     void (*use)(uint64_t key, const struct known *known));
 
