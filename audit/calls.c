@@ -340,10 +340,10 @@ static void pool_trimmed(const struct session_call *call, int code, void *pool, 
     note_reserved(known.pool, pool);
 }
 
-static void pool_shared(int code, const char *how, void *const *pool)
+static void pool_exported(int code, const void *pool)
 {
     if (code == DRIVER_SUCCESS && session_wants())
-        note_mark("%s pool async 0x%" PRIxPTR, how, (uintptr_t)*pool);
+        note_mark("exports pool async 0x%" PRIxPTR, (uintptr_t)pool);
 }
 
 static void set_current(int code, int device, void *pool)
@@ -360,9 +360,7 @@ WRAP(MemPoolSetAttribute, true, (void *pool, int attribute, void *value), (pool,
 WRAP(MemPoolTrimTo, true, (void *pool, size_t kept), (pool, kept),
      const uint64_t reserved = session_is_on() ? ask_pool(pool, DRIVER_RESERVED) : 0, pool_trimmed(&call, code, pool, reserved))
 WRAP(MemPoolExportToShareableHandle, true, (void *handle, void *pool, int type, uint64_t flags), (handle, pool, type, flags), ,
-     pool_shared(code, "exports", &pool))
-WRAP(MemPoolImportFromShareableHandle, true, (void **pool, void *handle, int type, uint64_t flags), (pool, handle, type, flags), ,
-     pool_shared(code, "imports", pool))
+     pool_exported(code, pool))
 WRAP(DeviceSetMemPool, true, (int device, void *pool), (device, pool), , set_current(code, device, pool))
 WRAP(MemSetMemPool, true, (const struct driver_location *location, int type, void *pool), (location, type, pool), ,
      if (location->type == DRIVER_AT_DEVICE) set_current(code, location->id, pool))
@@ -437,12 +435,6 @@ static void unmapped(const struct session_call *call, int code, uint64_t address
     }
 }
 
-static void reserved(int code, const uint64_t *address, size_t size)
-{
-    if (code == DRIVER_SUCCESS && session_wants())
-        note_mark("reserves %zu MiB of addresses at 0x%" PRIx64, size >> 20, *address);
-}
-
 WRAP(MemCreate, true, (uint64_t * handle, size_t size, const struct driver_memory_props *props, uint64_t flags), (handle, size, props, flags), ,
      physical_came(&call, code, handle, size, props))
 /* The number of a handle that is gone may come again at once, so it goes before the call. */
@@ -454,8 +446,6 @@ WRAP(MemRetainAllocationHandle, true, (uint64_t * handle, void *address), (handl
 WRAP(MemMap, true, (uint64_t address, size_t size, size_t offset, uint64_t handle, uint64_t flags), (address, size, offset, handle, flags), ,
      mapped(code, address, size, handle))
 WRAP(MemUnmap, true, (uint64_t address, size_t size), (address, size), , unmapped(&call, code, address, size))
-WRAP(MemAddressReserve, true, (uint64_t * address, size_t size, size_t alignment, uint64_t wanted, uint64_t flags),
-     (address, size, alignment, wanted, flags), , reserved(code, address, size))
 
 /* Streams and captures ----------------------------------------------------------------------------------------------------------------------- */
 

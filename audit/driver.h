@@ -63,7 +63,6 @@ struct driver_uuid {
     X(MemPoolSetAttribute, "cuMemPoolSetAttribute", 11020)                                                                                 \
     X(MemPoolTrimTo, "cuMemPoolTrimTo", 11020)                                                                                             \
     X(MemPoolExportToShareableHandle, "cuMemPoolExportToShareableHandle", 11020)                                                           \
-    X(MemPoolImportFromShareableHandle, "cuMemPoolImportFromShareableHandle", 11020)                                                       \
     X(DeviceSetMemPool, "cuDeviceSetMemPool", 11020)                                                                                       \
     X(MemSetMemPool, "cuMemSetMemPool", 13000)                                                                                             \
     X(MemCreate, "cuMemCreate", 10020)                                                                                                     \
@@ -71,7 +70,6 @@ struct driver_uuid {
     X(MemRetainAllocationHandle, "cuMemRetainAllocationHandle", 11000)                                                                     \
     X(MemMap, "cuMemMap", 10020)                                                                                                           \
     X(MemUnmap, "cuMemUnmap", 10020)                                                                                                       \
-    X(MemAddressReserve, "cuMemAddressReserve", 10020)                                                                                     \
     X(StreamCreate, "cuStreamCreate", 2000)                                                                                                \
     X(StreamCreateWithPriority, "cuStreamCreateWithPriority", 5050)                                                                        \
     X(GreenCtxStreamCreate, "cuGreenCtxStreamCreate", 12050)                                                                               \

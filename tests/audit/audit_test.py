@@ -84,7 +84,7 @@ def each_function(program, shape):
     figures = [(event["a"], event["b"]) for event in trace.events if event["kind"] == "figures" and event["pool"]["name"] == "mapped"]
     assert figures == [(0, 4 * MIB), (4 * MIB, 4 * MIB), (0, 0)], figures
     names = [event["name"] for event in trace.events if event["kind"] == "mark"]
-    assert [name.split()[0] for name in names] == ["exports", "imports", "reserves", "context", "context", "context"], names
+    assert [name.split()[0] for name in names] == ["exports", "context", "context", "context"], names
     pools = [what for versions in trace.definitions["pool"].values() for _, what in versions]
     assert all(pool["flags"] == (8 | 2 * (pool["name"] == "host")) for pool in pools), pools
     assert any(module[4] == os.path.realpath(program) for versions in trace.definitions["module"].values() for _, module in versions)
