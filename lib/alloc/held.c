@@ -11,21 +11,21 @@
 
 struct cached {
     uint64_t bytes, hits, keeps;
-    int64_t live; /* frees may be counted before what they free: then it is below 0 for a moment */
+    int64_t live; /* below 0 for a moment if a free is counted before the request that it frees */
 };
 
-/* What the caches of the pool's open streams hold, what all that it ever had have done, and the bytes in users' hands. */
+/* Adds up what the caches of the pool's open streams hold, what the caches of all its streams ever did, and the bytes in users' hands. */
 static struct cached add_up(struct weir__device *device, const weir_pool *pool)
 {
     pthread_rwlock_rdlock(&device->lock);
-    /* With the lock, since what a stream's cache has counted becomes the pool's own when the stream leaves the list. */
+    /* Read with the lock: a stream that leaves the list adds the counts of its cache to those of the pool. */
     int64_t spare = atomic_load(&pool->figures.spare);
     struct cached sum = {
         .hits = atomic_load(&pool->figures.closed_hits),
         .keeps = atomic_load(&pool->figures.closed_keeps),
         .live = (int64_t)atomic_load(&pool->figures.taken) - spare,
     };
-    /* A request may be in `taken`, and what its class adds not yet in `spare`. */
+    /* An exact pool counts live bytes by themselves. While a request is in `taken` and not yet in `spare`, their difference is too high. */
     if (pool->kind.is_exact)
         sum.live = (int64_t)atomic_load(&pool->figures.live_now);
     for (weir_stream *stream = device->streams; stream; stream = stream->next) {
@@ -54,7 +54,8 @@ struct weir__held weir__pool_held(weir_pool *pool)
         .hits = cached.hits,
         .keeps = cached.keeps,
     };
-    /* What moves from one to the other while they are read is in both: together they are never more than there was at one moment. */
+    /* Bytes that become cached, or live, between the two readings are in both sums, which together may not exceed what was
+       taken at one moment. */
     uint64_t after = atomic_load(&pool->figures.taken), most = before > after ? before : after;
     held.cached = weir__smaller(held.cached, most);
     held.live = weir__smaller(held.live, most - held.cached);

@@ -10,11 +10,11 @@
 #include "lib/pool/retired.h"
 #include "lib/pool/settings.h"
 
-#define PATIENCE UINT64_C(1000000) /* nanoseconds that a pool's last frees are waited for before it is made anew */
+#define PATIENCE UINT64_C(1000000) /* nanoseconds that weir__pool_renew() waits for the pool's last frees */
 
 /* Blocks ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Memory that was exported serves its pool again only for as long as the pool keeps it. */
+/* Has the pool keep all idle memory: what was exported serves the pool again only as long as the pool keeps it. */
 static int keep_all(weir_pool *pool)
 {
     int code = GPU_SUCCESS;
@@ -81,9 +81,9 @@ int weir__pool_export(weir_pool *pool, int *fd)
     return code;
 }
 
-/* Whether nothing of the pool is in use or can come into use: nobody can ask for memory now. Where programs allocate from a `current` pool
-   by themselves CUDA has to say that it holds nothing; a pool with a free part of a step that was exported in part is kept then. Called
-   with pool->native.exchange held for writing. */
+/* Whether nothing of the pool is in use. Called with pool->native.exchange held for writing, so that no request comes meanwhile. A program
+   may allocate from a `current` pool by itself: there CUDA too has to say that the pool holds nothing, which it does not say of a pool with
+   the free part of a step of which another part was exported. */
 static bool is_unused(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -95,7 +95,7 @@ static bool is_unused(weir_pool *pool)
            (!pool->current.is_set || weir__retired_is_complete(gpu, pool->native.handle));
 }
 
-/* A new handle that is to the outside what the present one is; or NULL. */
+/* Creates the pool that is to replace the present one, with the same settings and access. NULL: that failed. */
 static gpu_pool make_again(weir_pool *pool, int *fd)
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -118,7 +118,8 @@ static gpu_pool make_again(weir_pool *pool, int *fd)
     return NULL;
 }
 
-/* Takes `room` for the new handle if it returns true. Of the old one *code says whether it was destroyed. */
+/* Gives the pool a new handle, and notes the frees of that in `room`. Returns false, and leaves `room` to the caller, if there is no new
+   handle. *code: GPU_SUCCESS, or why the old pool could not be destroyed. */
 static bool exchange(weir_pool *pool, struct weir__retired *room, int *fd, int *code)
 {
     gpu_pool made = make_again(pool, fd);
@@ -129,8 +130,8 @@ static bool exchange(weir_pool *pool, struct weir__retired *room, int *fd, int *
     pool->native.handle = made;
     pool->native.retired = room;
     pool->sharing.was_lent = false;
-    weir__settings_write_threshold(pool, 0); /* if that fails, it keeps its memory over a synchronise as its former self did */
-    /* Where another thread of the program allocated from the `current` pool just now, the old one is kept until it may go. */
+    weir__settings_write_threshold(pool, 0); /* if that fails, the new pool keeps memory over a synchronise, as the old one did */
+    /* Another thread of the program may have allocated from the `current` pool just now: then the old pool is kept until that is freed. */
     *code = weir__retired_add(old_room, pool->w->gpu, old, NULL, !pool->current.is_set);
     return true;
 }

@@ -342,7 +342,7 @@ void weir__service_remove(struct weir__job *job)
     if (!is_service_thread) {
         while (service.running == job)
             pthread_cond_wait(&service.changed, &service.lock);
-        /* Who removes the job that runs stops the thread: anybody else might wait here for a lock that the run wants and he has. */
+        /* Only the remover of a running job waits for the run and stops the thread; another remover may hold a lock that the run needs. */
         if (!service.jobs && !service.running)
             stop();
     }

@@ -9,14 +9,15 @@
 
 #include "include/weir.h"
 
-/* Whether a program can have been compiled with such a struct. name: of its type. WEIR_INVALID. */
+/* Checks that the size with which the struct begins can be one of a release. name: of the struct's type. WEIR_OK or WEIR_INVALID. */
 weir_status weir__sized_check(const void *given, const char *name, weir_error *error);
 
-/* Copies options to `known`, of this library's size. Members that the caller lacks become 0; what he has beyond must be 0, since it would
-   ask for something that this library cannot do. WEIR_INVALID. */
+/* Copies options to `known`, of this library's size. Members that the caller's struct lacks become 0. Members that this library does not
+   know must be 0, since they would ask for something that it cannot do: WEIR_INVALID otherwise. */
 weir_status weir__sized_read(const void *given, const char *name, void *known, size_t known_size, weir_error *error);
 
-/* Copies figures to a struct that was checked: as many as it has room for, and zeros behind the last that there are. */
+/* Copies the figures in `known` to the caller's struct, which weir__sized_check() has accepted: as many as that has room for. Members that
+   only the caller's struct has become 0. */
 void weir__sized_write(void *given, const void *known, size_t known_size);
 
 #endif

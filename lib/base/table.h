@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * table.h - a hash table of items that have their links in themselves: what costs the same with ten items and with ten thousand.
+ * table.h - a hash table of items that embed their links: a look costs the same among ten items as among ten thousand.
  *
- * Guarded by a lock of its owner. Two questions need no lock: weir__table_may_have() and weir__table_look(). For their sake an item that
- * was ever in a table must stay mapped, as a link of some table, until the table is destroyed.
+ * The owner's lock guards a table. weir__table_may_have() and weir__table_look() need no lock: for their sake an item that was ever in a
+ * table must stay mapped, as a link of some table, until the table is destroyed.
  *
- * The buckets are four times as many as the items, or more, so that an empty one mostly answers for what is not there. Adding needs no
- * memory: where there is none for more buckets, the chains become longer.
+ * A table has at least four buckets for each item, so that a look for an absent item mostly ends at an empty bucket. Adding cannot fail:
+ * without host memory for more buckets, their chains become longer.
  */
 #ifndef WEIR_LIB_TABLE_H
 #define WEIR_LIB_TABLE_H
@@ -25,15 +25,15 @@ struct weir__link {
 };
 
 struct weir__buckets {
-    struct weir__buckets *former; /* what the table had before it grew, for threads that still look there */
+    struct weir__buckets *former; /* the buckets before the table grew, for threads that still look there */
     struct weir__link *_Atomic *heads;
-    unsigned shift; /* of the hash, whose upper bits are the number of the bucket */
+    unsigned shift; /* by which the hash is shifted right, to the number of the bucket */
 };
 
 struct weir__table {
     struct weir__buckets *_Atomic buckets;
     size_t count;
-    _Atomic uint64_t changes; /* odd while one is made: a look without the lock may have missed an item */
+    _Atomic uint64_t changes; /* odd during a change; a look without the lock during one may miss an item */
     struct weir__buckets first;
     struct weir__link *_Atomic first_heads[WEIR__TABLE_FIRST];
 };
@@ -41,7 +41,7 @@ struct weir__table {
 void weir__table_init(struct weir__table *table);
 void weir__table_destroy(struct weir__table *table);
 
-/* With the lock. An item that is added is in no table by this link. */
+/* With the lock. The link of an item that is added is in no table. */
 void weir__table_add(struct weir__table *table, struct weir__link *link, uint64_t at, uint64_t key);
 void weir__table_remove(struct weir__table *table, struct weir__link *link);
 
@@ -49,14 +49,14 @@ void weir__table_remove(struct weir__table *table, struct weir__link *link);
 struct weir__link *weir__table_first(const struct weir__table *table, uint64_t at);
 struct weir__link *weir__table_next(const struct weir__link *link);
 
-/* With the lock: each item, one after the other. Only the one behind may be known while one is removed, and none may be added meanwhile. */
+/* With the lock, to walk over all items. The walk may remove an item once it knows the one behind; it removes no other, and adds none. */
 struct weir__link *weir__table_any(const struct weir__table *table);
 struct weir__link *weir__table_behind(const struct weir__table *table, const struct weir__link *link);
 
 /* The item that a link is a member of. */
 #define WEIR__ITEM(link, type, member) ((type *)(uintptr_t)((const char *)(link)-offsetof(type, member)))
 
-/* What names are found by: FNV-1a. */
+/* The FNV-1a hash of a name, for tables of names. */
 static inline uint64_t weir__hash_name(const char *name)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
@@ -84,8 +84,9 @@ static inline bool weir__table_may_have(const struct weir__table *table, uint64_
 }
 
 /*
- * Without the lock: *found is the item with that `at` and key, or NULL. false: the table changed meanwhile, and an item may have been
- * missed: look under the lock. The item may leave the table at any moment, and be another one by now: the caller must be able to tell.
+ * Without the lock: *found is the item with that `at` and key, or NULL. Returns false if the table changed meanwhile, so that the look may
+ * have missed an item: look again under the lock. An item that was found may leave the table, or be used for something else, at any moment:
+ * the caller must be able to tell.
  */
 static inline bool weir__table_look(const struct weir__table *table, uint64_t at, uint64_t key, struct weir__link **found)
 {

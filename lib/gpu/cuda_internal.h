@@ -78,17 +78,17 @@ struct cuda_driver {
     int (*page_access)(unsigned long long address, size_t size, const struct cuda_page_access *access, size_t count);
 };
 
-/* Whether a thread that has no context yet asked the driver: the runtime, asked the same, makes one. */
+/* Whether the driver failed because the calling thread has no context yet. The runtime makes one when it is asked the same. */
 static inline bool cuda_lacks_context(int code)
 {
     return code == cudaErrorDeviceUninitialized || code == cudaErrorInitializationError;
 }
 
-/* NULL if the machine has no CUDA driver, or one that lacks any but those that may be NULL. */
+/* Finds the driver's functions. NULL: the machine has no CUDA driver, or one that lacks a function which may not be NULL. */
 const struct cuda_driver *cuda_driver_load(void);
-extern const struct cuda_driver *_Atomic cuda_driver_loaded; /* what that found */
+extern const struct cuda_driver *_Atomic cuda_driver_loaded; /* what cuda_driver_load() found */
 
-/* The same, without a call where it was loaded before. */
+/* The driver's functions, without a call if they were found before. */
 static inline const struct cuda_driver *cuda_driver(void)
 {
     const struct cuda_driver *driver = atomic_load_explicit(&cuda_driver_loaded, memory_order_acquire);

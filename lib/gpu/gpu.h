@@ -167,7 +167,7 @@ struct gpu {
     int (*device_synchronize)(int device);
     int (*get_current_device)(int *device);
     int (*set_current_device)(int device);
-    /* Whether this process has begun to use the device; asking does not begin it. Nothing of the process runs on a device where not. */
+    /* Whether this process has begun to use the device; asking does not begin it. Nothing of the process runs on a device that is not used. */
     int (*device_is_used)(int device, bool *used);
 
     /* Pools -------------------------------------------------------------------------------------------------------------------------- */
@@ -221,22 +221,22 @@ struct gpu {
     /* Address ranges and pages ------------------------------------------------------------------------------------------------------- */
 
     /* All need GPU_FEATURE_MAPPING. Those on pages wait for no kernel, and succeed beside another thread's capture, whatever the mode of
-       the calling one. A page that is mapped is nobody else's, used or not: not even a request that fails otherwise gets it. Both were
+       the calling one. The driver takes no mapped page away, used or not: not even for a request that fails otherwise. Both were
        measured. */
 
-    /* Addresses, for one device's pages; nothing is there yet. GPU_OUT_OF_MEMORY where the process may not have so many. */
+    /* Reserves addresses for pages of one device; nothing is mapped there yet. GPU_OUT_OF_MEMORY: the process may not have so many. */
     int (*range_reserve)(int device, uint64_t size, void **range);
     /* Precondition: size is what was reserved, and nothing is mapped there. */
     int (*range_free)(void *range, uint64_t size);
     /* Memory of the device; GPU_OUT_OF_MEMORY if it has not so much left. */
     int (*page_create)(int device, uint64_t size, gpu_page *page);
-    /* The memory goes back, if it is mapped once it is unmapped. */
+    /* Gives the memory back, that of a mapped page once the page is unmapped. */
     int (*page_release)(gpu_page page);
-    /* Maps all of a page, which is mapped nowhere. size: the page's. No device has access to it there yet. */
+    /* Maps a whole page, which is mapped nowhere. size: the page's. Devices have access only after page_set_access(). */
     int (*page_map)(void *address, uint64_t size, gpu_page page);
     /* Unmaps one page or several that lie side by side, all of each. Precondition: no work that uses them is left. */
     int (*page_unmap)(void *address, uint64_t size);
-    /* Lets the devices, up to GPU_PAGE_DEVICES_MAX, read and write such pages. Their own device needs it as well. */
+    /* Lets the devices, up to GPU_PAGE_DEVICES_MAX, read and write the pages mapped there. The pages' own device needs that as well. */
     int (*page_set_access)(void *address, uint64_t size, const int *devices, size_t count);
 
     /* Streams and work --------------------------------------------------------------------------------------------------------------- */
@@ -257,13 +257,14 @@ struct gpu {
     /* The context of a stream. For a fixed handle it is the current context. Preconditions: the stream is alive; if its handle is a fixed one
        its device is current. Harmless on one that captures. */
     int (*stream_context)(gpu_stream stream, struct gpu_context *context);
-    /* false: the context was destroyed. Any other operation on a stream of it crashes the process then, those on its events fail with
-       GPU_CONTEXT_DESTROYED (measured). true where that cannot be told. Asked without the stream: always safe, and harmless to captures. */
+    /* Returns false if the context was destroyed: then any other operation on a stream of the context crashes the process, and operations
+       on its events fail with GPU_CONTEXT_DESTROYED (measured). Returns true where the driver cannot tell. Always safe, as no stream is
+       asked, and harmless to captures. */
     bool (*context_is_alive)(const struct gpu_context *context);
     /* Harmless on any stream that is alive. Any answer but success and GPU_CAPTURE_STATUS_NONE means: leave this stream alone. */
     int (*stream_capture_status)(gpu_stream stream, enum gpu_capture_status *status);
     /* The number of the capture that the stream is part of: all streams of one capture have the same, and no other capture has it.
-       0 if it does not capture. Harmless as the one before. */
+       0 if it does not capture. As harmless as stream_capture_status(). */
     int (*stream_capture_id)(gpu_stream stream, uint64_t *id);
     int (*stream_wait_event)(gpu_stream stream, gpu_event event);
     /* A kernel that keeps the stream busy for so many nanoseconds; for tests, benchmarks and `weir try`. */
@@ -271,13 +272,13 @@ struct gpu {
 
     /* Events (without timing) -------------------------------------------------------------------------------------------------------- */
 
-    /* An event lives in the context that is current. Once that was destroyed each operation answers GPU_CONTEXT_DESTROYED, before driver
-       12.0 whatever the driver does, which may be to crash. event_destroy() is still to be called. */
+    /* An event lives in the context that is current when the event is created. After that context was destroyed each operation on the
+       event returns GPU_CONTEXT_DESTROYED; before driver 12.0 it may crash instead. The owner still has to call event_destroy(). */
     int (*event_create)(int device, gpu_event *event);
     int (*event_destroy)(gpu_event event);
     int (*event_record)(gpu_event event, gpu_stream stream);
-    /* The same behind all work that the device was given, on whichever stream, also one that was destroyed since. The event is of that
-       device. Needs GPU_FEATURE_DEVICE_EVENT. Destroys captures as device_synchronize() does. */
+    /* Records the event behind all work that the device was given, on any stream, also on one that was destroyed since. The event was
+       created for that device. Needs GPU_FEATURE_DEVICE_EVENT. Destroys captures as device_synchronize() does. */
     int (*event_record_device)(gpu_event event, int device);
     /* GPU_NOT_READY while work is left. GPU_CONTEXT_DESTROYED: all work before it is done, as destroying a context waits for its work, and
        lets other pools have what was freed in it (measured). Precondition of both: the event was not recorded on a stream that captured
@@ -318,7 +319,7 @@ struct gpu {
     void (*pause)(uint64_t nanoseconds);
     const char *(*code_name)(int code); /* "cudaErrorMemoryAllocation"; never NULL */
     const char *(*code_text)(int code); /* "out of memory"; never NULL */
-    /* What helps where device_count() has just failed on this thread, or found none; never NULL. */
+    /* What the user can do after device_count() failed on this thread, or found no device; never NULL. */
     const char *(*remedy)(void);
 };
 

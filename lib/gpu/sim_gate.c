@@ -102,7 +102,7 @@ static void replace_in_pools(uint64_t base, uint64_t at)
             replace(&segment->done_at, base, at);
 }
 
-/* Their place in the list is another one then. */
+/* The new due time changes an action's place in the list: take the action out, and insert it again. */
 static void replace_in_actions(uint64_t base, uint64_t at)
 {
     struct sim_action *found = NULL, **end = &found;

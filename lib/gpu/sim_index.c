@@ -361,7 +361,7 @@ static void make_known(struct sim_pool *pool, struct sim_segment *segment)
     segment->is_fresh = false;
 }
 
-/* Of a run that has left the index: neighbours that were observed, one of them just now, become one. */
+/* Merges neighbours of a run that were both observed, one of them just now. The run has left the index. */
 static void merge_observed(struct sim_pool *pool, struct sim_segment *head)
 {
     for (struct sim_segment *segment = head; sim_segment_is_in_run(segment); segment = segment->next) {

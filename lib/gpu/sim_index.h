@@ -41,24 +41,24 @@ struct sim_segment {
     uint64_t source; /* of an imported block: its offset in the exporter's pool */
     bool exported; /* some of it was part of an exported block: it never goes back to the device */
     bool hidden;   /* exported, free, and no longer among the pool's reserved bytes */
-    /* Of a free one: */
-    bool observed;     /* the host has seen a synchronise behind the free; the rest matters only until then */
-    bool is_fresh;     /* it was observed, and its run not told yet */
+    /* Of a free segment: */
+    bool observed;     /* the host has seen a synchronise behind the free; the five fields below matter only until then */
+    bool is_fresh;     /* it was observed, and sim_index_settle() has not told its run yet */
     int device;        /* of the stream that freed it */
     uint64_t freed_by; /* id of that stream */
     uint64_t sequence; /* of the free */
     uint64_t done_at;  /* when that stream gets to the free */
-    /* Its places in the index: */
-    struct sim_segment *earlier, *later; /* absent: among the gaps; free, and not observed or fresh: among those */
+    /* Places in the index: */
+    struct sim_segment *earlier, *later; /* in the list of gaps, of pending or of fresh segments, if it is one of these */
     union {
-        struct sim_segment *head;  /* the last segment of a run: the first one */
-        struct sim_segment *other; /* a live one: the next in its place of the table */
+        struct sim_segment *head;  /* in the last segment of a run: the run's first */
+        struct sim_segment *other; /* in a live segment: the next one in its bucket of `blocks` */
     };
-    struct sim_segment *tail; /* the first segment of a run: the last one. The rest is of a first one too. */
-    uint64_t run;             /* bytes */
+    struct sim_segment *tail; /* in the first segment of a run, as are the fields below: the run's last */
+    uint64_t run;             /* bytes of the run */
     uint64_t owner;
     struct sim_segment *left, *right; /* in the tree of runs, by owner, bytes and offset */
-    uint32_t rank;                    /* of a node, above those of its children */
+    uint32_t rank;                    /* a node's is no lower than those of its children */
 };
 
 /* Zero-initialise. */
@@ -75,30 +75,31 @@ static inline bool sim_segment_is_in_run(const struct sim_segment *segment)
     return segment && segment->state == SIM_SEGMENT_FREE && !segment->hidden;
 }
 
-/* Gaps, and what is pending. Called when a segment has become one of these, and before it is one no more; for any other they do nothing.
-   They keep pool->unobserved. */
+/* Put a gap or a pending segment into its list, after the segment has become one, and take it out before it stops being one. Do nothing for
+   other segments. They keep pool->unobserved right. */
 void sim_index_list(struct sim_pool *pool, struct sim_segment *segment);
 void sim_index_unlist(struct sim_pool *pool, struct sim_segment *segment);
 
-/* Live segments. Room for one more: false, there is no host memory. */
+/* Makes room for one more live segment. Returns false if there is no host memory. */
 bool sim_index_reserve(struct sim_pool *pool);
 void sim_index_add_block(struct sim_pool *pool, struct sim_segment *segment);
 void sim_index_remove_block(struct sim_pool *pool, struct sim_segment *segment);
 /* The live segment that begins there, or NULL. */
 struct sim_segment *sim_index_block(const struct sim_pool *pool, uint64_t offset);
 
-/* The run of which the segment is one leaves the index. Nothing, if it is in none. */
+/* Takes the run with that segment out of the index. Does nothing for a segment that is in no run. */
 void sim_run_leave(struct sim_pool *pool, struct sim_segment *segment);
-/* The segment and its free neighbours, none of which is in the index, become a run. Nothing, if it is NULL or cannot be in one. */
+/* Makes a run of the segment and its free neighbours, none of which is in the index. Does nothing for NULL, and for
+   a segment that is not free, or hidden. */
 void sim_run_enter(struct sim_pool *pool, struct sim_segment *segment);
-/* A segment has become free; the runs beside it become one with it. Merges it with neighbours that it cannot be told from. */
+/* A segment has become free: joins the runs beside it with it, and merges it with neighbours that do not differ from it. */
 void sim_run_join(struct sim_pool *pool, struct sim_segment *segment);
-/* The first `size` bytes from the segment on, which is in that run and has so many behind it in it, leave the index. What is left of the
-   run on either side stays there. Returns false if there is no host memory; nothing is changed then. */
+/* Takes `size` bytes out of the run that begins with `head`: those from `segment` on, where the run has so many. The parts on either side
+   stay in the index. Returns false, with nothing changed, if there is no host memory. */
 bool sim_run_cut(struct sim_pool *pool, struct sim_segment *head, struct sim_segment *segment, uint64_t size);
-/* What streams may have has become less than it was: all owners are found anew. */
+/* Finds the owners of all runs anew, after streams lost the right to some of the memory. */
 void sim_runs_reconsider(struct sim_pool *pool);
-/* The first run of that owner, or of a later one, that has so many bytes at that offset or a later one, in the order of the tree. */
+/* The first run that does not come before these three in the order of the tree: by owner, bytes and offset. NULL: there is none. */
 struct sim_segment *sim_run_from(const struct sim_pool *pool, uint64_t owner, uint64_t bytes, uint64_t offset);
 
 typedef bool (*sim_fits_fn)(const struct sim_pool *pool, const struct sim_segment *segment, const struct sim_stream *stream);
@@ -110,14 +111,14 @@ typedef bool (*sim_fits_fn)(const struct sim_pool *pool, const struct sim_segmen
 struct sim_segment *sim_index_best_fit(struct sim_pool *pool, uint64_t size, const struct sim_stream *stream, sim_fits_fn fits,
                                        struct sim_segment **head);
 
-/* The segment is observed now. It is told to its run by sim_index_settle(), which the caller calls at the end. */
+/* Notes that the segment is observed. Behind the last of them the caller calls sim_index_settle(), which tells the runs. */
 void sim_index_observe(struct sim_pool *pool, struct sim_segment *segment);
 void sim_index_settle(struct sim_pool *pool);
 
-/* Of a pool that is closed; the segments are its owner's. */
+/* Frees the index of a pool that is closed. The segments are the caller's to free. */
 void sim_index_clear(struct sim_index *index);
 
-/* Everything that this header says is so. Looks at all segments. */
+/* Whether everything that this header says is so. Looks at all segments. */
 bool sim_index_is_valid(const struct sim_pool *pool);
 
 #endif

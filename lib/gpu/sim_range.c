@@ -174,7 +174,8 @@ void sim_memory_close(struct sim_pool *pool)
 
 /* Giving back -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Whole steps only; at the edge of what the pool holds also the part of a step that a growth was cut to. Of an imported pool, mappings. */
+/* Finds which part of a free segment can go back to the device: whole steps, and at the edge of what the pool holds also the part of a step
+   to which a growth was cut. In an imported pool all of the segment, which is a mapping. */
 static void releasable(const struct sim_pool *pool, const struct sim_segment *segment, uint64_t *begin, uint64_t *end)
 {
     bool first = pool->imported || !segment->prev || segment->prev->state == SIM_SEGMENT_ABSENT;

@@ -117,7 +117,7 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
     return 0;
 }
 
-/* Room for what a pass found, and for a little more, which may be loaded before the next. False: there is no memory. */
+/* Makes room for the modules that a pass counted, and for some that may be loaded before the next pass. False: no host memory. */
 static bool make_room(struct weir__modules *modules, struct pass *pass)
 {
     pass->list_room = pass->count + 8;

@@ -2,11 +2,11 @@
 /*
  * modules.h - the code that the process has loaded: what turns a return address into a place of a file, once the process is gone.
  *
- * A list is its owner's, one thread at a time. It is read from what the loader keeps in memory: no file is opened. The C library's loader
- * lock is taken meanwhile, so callers hold none of Weir's.
+ * One thread at a time uses a list. Reading it opens no file: the loader has everything in memory. The loader's own lock is held meanwhile,
+ * so callers hold no lock of Weir's.
  *
- * dl_iterate_phdr() tells a caller of its own namespace alone. A library in another one (LD_AUDIT) has another function tell of the program's
- * objects, in the same way: set before the first list, and fixed then.
+ * dl_iterate_phdr() shows only the objects of its caller's namespace. A library in another namespace (LD_AUDIT) sets weir__modules_each to
+ * a function that shows the program's objects in the same way; it does so before the first list is read.
  */
 #ifndef WEIR_RECORD_MODULES_H
 #define WEIR_RECORD_MODULES_H
@@ -21,24 +21,24 @@ struct dl_phdr_info;
 typedef int weir__modules_each_fn(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
 extern weir__modules_each_fn *weir__modules_each __attribute__((visibility("hidden")));
 
-/* A piece of code of a program or shared object. One may have several. */
+/* A piece of code of a program or shared object, each of which may have several. */
 struct weir__module {
     uintptr_t start;
     uint64_t length;                           /* bytes */
     uint64_t offset;                           /* of its first byte in the file */
     char build_id[2 * WEIR__BUILD_ID_MAX + 1]; /* in hexadecimal, or "" */
-    const char *path;                          /* as the loader knows it, from the working folder on if it is relative; the list's */
+    const char *path;                          /* the loader's, behind the working folder if it is relative; lies in `paths` */
 };
 
-/* All of them at one moment. Zero-initialise before use. */
+/* All modules at one moment. Zero-initialise before use. */
 struct weir__modules {
     size_t count;
     struct weir__module *list;
     char *paths;                         /* what the modules' paths point into */
-    unsigned long long loaded, unloaded; /* objects since the process began */
+    unsigned long long loaded, unloaded; /* how many objects ever were */
 };
 
-/* Reads the list anew if objects were loaded or unloaded since. False: it is as it was, which is also so where there is no memory. */
+/* Reads the list anew if objects were loaded or unloaded since. Returns false if the list stays as it was, also for want of host memory. */
 bool weir__modules_read(struct weir__modules *modules);
 void weir__modules_clear(struct weir__modules *modules);
 

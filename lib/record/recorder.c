@@ -78,7 +78,7 @@ bool weir__recorder_is_there(uint64_t id)
     return recorder;
 }
 
-/* Under the lock, so that two threads make one table. */
+/* Makes the table of stacks, under the lock, so that two threads make one. Returns false if there is no host memory. */
 static bool make_stacks(struct weir__recorder *recorder)
 {
     pthread_mutex_lock(&recorder->lock);
@@ -155,7 +155,7 @@ static bool has_ended(uint64_t thread)
     return is_gone;
 }
 
-/* One that it has, or a thread with its number had; one whose thread has ended; or a new one. */
+/* The ring with the calling thread's number, which an earlier thread may have had; else one whose thread has ended; else a new one. */
 struct weir__ring *weir__recorder_find_ring(struct weir__recorder *recorder)
 {
     uint64_t thread = (uint64_t)syscall(SYS_gettid);
@@ -168,7 +168,7 @@ struct weir__ring *weir__recorder_find_ring(struct weir__recorder *recorder)
     }
     ring = ring ? ring : ended;
     if (ring) {
-        /* Behind all that its former thread did with it. */
+        /* Acquires what the ring's former thread wrote, before this thread goes on there. */
         atomic_load_explicit(&ring->head, memory_order_acquire);
         ring->thread = thread;
     }
@@ -183,7 +183,7 @@ struct weir__ring *weir__recorder_find_ring(struct weir__recorder *recorder)
     return ring;
 }
 
-/* By what both clocks have done since the start, so that nobody need know the pace of the one. */
+/* The length of a tick is not known, but follows from how far both clocks have come since the start. */
 uint64_t weir__record_nanoseconds(const struct weir__recorder *recorder, uint64_t ticks)
 {
     uint64_t all = recorder->gpu->ticks() - recorder->started_ticks, now = recorder->gpu->now() - recorder->started_monotonic;

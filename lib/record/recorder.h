@@ -36,27 +36,27 @@ struct weir__recorded_pool {
 
 /* An opened stream, as part of the struct of whoever opened it. The recorder's lock guards it, from opening to closing. */
 struct weir__recorded_stream {
-    struct weir__recorded_stream *next, *previous; /* in the list: those that were opened before and after it */
+    struct weir__recorded_stream *next, *previous; /* in the recorder's list: the streams opened before and after this one */
     bool is_listed;
     char name[WEIR__NAME_MAX + 1]; /* "": none */
     const void *handle;
     unsigned pool;
-    uint64_t order, time; /* of the event of its opening; order 0: there is none yet, or nothing was recorded */
+    uint64_t order, time; /* of the event of its opening; order 0: no event was recorded */
 };
 
 struct weir__recorder {
     _Atomic unsigned level; /* enum weir__level */
     atomic_bool has_stacks;
     struct weir__tags tags;
-    struct weir__stacks *_Atomic stacks; /* made when they are first wanted */
-    _Atomic uint64_t order;   /* the last number of what counts in the weir */
-    _Atomic uint64_t dropped; /* events for which there was no ring: no host memory */
-    uint64_t id;              /* of all recorders that this process ever had; never 0 */
+    struct weir__stacks *_Atomic stacks; /* made when stacks are first wanted, NULL before */
+    _Atomic uint64_t order;   /* the last number that an event of the weir got */
+    _Atomic uint64_t dropped; /* events lost for want of host memory for a ring */
+    uint64_t id;              /* never 0, and given once in the life of a process */
     const struct gpu *gpu;
     uint64_t ring_bytes;
-    uint64_t started_monotonic, started_real; /* nanoseconds, at one moment, */
-    uint64_t started_ticks;                   /* as are these */
-    struct weir__recorder *next;              /* of those of the process */
+    uint64_t started_monotonic, started_real; /* nanoseconds by two clocks, read at one moment */
+    uint64_t started_ticks;                   /* ticks, read at the same moment */
+    struct weir__recorder *next;              /* in the process's list of recorders */
     pthread_mutex_t lock;
     struct weir__ring *rings; /* guarded by lock; the newest first */
     struct weir__recorded_pool *pools;
@@ -72,18 +72,18 @@ void weir__recorder_destroy(struct weir__recorder *recorder);
 /* Whether the recorder with that id is not destroyed yet. */
 bool weir__recorder_is_there(uint64_t id);
 
-/* From now on. Stacks that cannot be had for want of host memory are left out. */
+/* Sets what is recorded from now on. Without host memory for a table of stacks, events have none. */
 void weir__recorder_set(struct weir__recorder *recorder, enum weir__level level, bool stacks);
 
 /* A call that takes so many ticks is worth a look at what it did: 4 to 16 us. The first growth steps of a pool take 25 us and more. */
 #define WEIR__SLOW_TICKS UINT64_C(16384)
 
-/* Nanoseconds that so many ticks are. */
+/* Converts ticks of gpu->ticks() to nanoseconds. */
 uint64_t weir__record_nanoseconds(const struct weir__recorder *recorder, uint64_t ticks);
 
-/* The number by which events name a pool; 0: there are too many, or no host memory. */
+/* Adds a pool. Returns the number by which events name it, or 0 if there are too many pools or no host memory. */
 unsigned weir__recorder_add_pool(struct weir__recorder *recorder, const char *name, int device, unsigned flags);
-/* Copies up to `max` pools behind the first `from`. The names live as long as the recorder. */
+/* Copies up to `max` pools, without the first `from`, and returns how many. The names live as long as the recorder. */
 size_t weir__recorder_pools(struct weir__recorder *recorder, size_t from, struct weir__recorded_pool *pools, size_t max);
 
 static inline bool weir__records(const struct weir__recorder *recorder, enum weir__level level)
@@ -91,7 +91,7 @@ static inline bool weir__records(const struct weir__recorder *recorder, enum wei
     return atomic_load_explicit(&recorder->level, memory_order_relaxed) >= level;
 }
 
-/* Whether cached calls are to be noted: each of them, or the blocks of tags. */
+/* Whether cached calls are to be noted, for events or for the figures of tags. */
 static inline bool weir__records_cached(const struct weir__recorder *recorder)
 {
     return weir__records(recorder, WEIR__LEVEL_ALL) || atomic_load_explicit(&recorder->tags.are_used, memory_order_relaxed);
@@ -103,7 +103,7 @@ static inline uint64_t weir__record_order(struct weir__recorder *recorder)
     return weir__records(recorder, WEIR__LEVEL_POOL) ? atomic_fetch_add_explicit(&recorder->order, 1, memory_order_relaxed) + 1 : 0;
 }
 
-/* The rings that this thread has, by their recorders' ids, which never come again. */
+/* The rings that this thread used last, each in the slot of its recorder's id. */
 #define WEIR__RINGS_MINE 4
 struct weir__my_ring {
     uint64_t recorder;
@@ -119,8 +119,8 @@ static inline struct weir__ring *weir__recorder_ring(struct weir__recorder *reco
     return mine->recorder == recorder->id ? mine->ring : weir__recorder_find_ring(recorder);
 }
 
-/* Who asks for a block: the thread's tag in the upper 12 bits, the stack in the lower 20. 0: nobody wants to know. Call it without locks of
-   Weir's: it may unwind. */
+/* Who asks for a block: the thread's tag in the upper 12 bits, the stack in the lower 20. 0 if neither is recorded. The caller holds no
+   lock of Weir's, as the stack may have to be unwound. */
 uint32_t weir__record_find_origin(struct weir__recorder *recorder);
 static inline uint32_t weir__record_origin(struct weir__recorder *recorder)
 {
@@ -141,24 +141,24 @@ static inline uint32_t weir__origin_stack(uint32_t origin)
 
 /* Writes an event of a block, with a coarse time. */
 void weir__record(struct weir__recorder *recorder, struct weir__event *event);
-/* One of figures, a and b, with an exact time and the next order of the weir. Does nothing below level `pool`. */
+/* Writes an event with the figures a and b, an exact time and the next order of the weir. Does nothing below level `pool`. */
 void weir__record_figures(struct weir__recorder *recorder, enum weir__kind kind, unsigned pool, const void *stream, uint64_t a, uint64_t b);
 
-/* An event with a name, and those behind it that have the name. Returns how many. */
+/* Makes the events that stand for an event with a name: a copy of it, and behind it one for each part of the name. Returns how many. */
 size_t weir__event_name(struct weir__event events[static WEIR__NAME_EVENTS], const struct weir__event *event, const char *name);
 void weir__record_mark(struct weir__recorder *recorder, const char *name);
 
-/* A stream was opened, by that name or "", or is about to be closed: becomes an event, and changes the list. */
+/* Records that a stream was opened (name: "" for none), or is about to be closed, and adds it to the list, or removes it. */
 void weir__record_stream_open(struct weir__recorder *recorder, struct weir__recorded_stream *stream, unsigned pool, const void *handle,
                               const char *name);
 void weir__record_stream_close(struct weir__recorder *recorder, struct weir__recorded_stream *stream);
 /* Copies the open streams, the oldest first, at most `max`. Returns how many there are. */
 size_t weir__recorder_streams(struct weir__recorder *recorder, struct weir__recorded_stream *streams, size_t max);
-/* false: it has no name, or is not open. is_shared: another open stream has the same one. */
+/* Copies the name of an open stream. Returns false if the stream has none or is not open. *is_shared: another open stream has the same. */
 bool weir__recorder_stream_name(struct weir__recorder *recorder, const struct weir__recorded_stream *stream,
                                 char name[static WEIR__NAME_MAX + 1], bool *is_shared);
 
-/* The ring behind `ring` (NULL: the first); NULL: there is none. */
+/* The ring behind `ring` in the recorder's list (NULL: the first ring), or NULL at the end. */
 struct weir__ring *weir__recorder_next(struct weir__recorder *recorder, const struct weir__ring *ring);
 
 #endif

@@ -30,7 +30,7 @@ void weir__ring_free(struct weir__ring *ring)
     free(ring);
 }
 
-/* The oldest event that is not being overwritten now. */
+/* The number of the oldest event that the writer is not overwriting at this moment. */
 static uint64_t first_whole(const struct weir__ring *ring, uint64_t head)
 {
     return head >= ring->capacity ? head - ring->capacity + 1 : 0;

@@ -4,7 +4,7 @@
  *
  * Owned by its recorder, written by one thread at a time, read by any thread at any time. Writing takes no lock and never waits: the newest
  * event takes the place of the oldest. Each reader has a position of its own, and is told how many events were overwritten before it came.
- * What it copies while the writer overwrites it is not used: it looks at `head` again behind the copy.
+ * A reader looks at `head` again after it has copied events, and drops those that the writer may have overwritten meanwhile.
  */
 #ifndef WEIR_LIB_RING_H
 #define WEIR_LIB_RING_H
@@ -19,10 +19,10 @@
 /* Seven words: 56 bytes. */
 struct weir__event {
     uint64_t time; /* nanoseconds of the recorder's clock */
-    uint64_t address, size; /* a and b of events that concern no block */
+    uint64_t address, size; /* an event that concerns no block has a and b here */
     uint64_t stream;        /* the handle */
     uint64_t order;         /* 22 bits of the thread above, 42 of the order below */
-    uint64_t after;         /* of a cached call, whose order counts in its stream: the last order that the weir had given; of `held`, b; else 0 */
+    uint64_t after;         /* a cached call, whose order counts in its stream: the weir's last order before it; `held`: b; others: 0 */
     uint64_t what;          /* 8 bits of the kind, 8 of the size class (of `held`, a), 16 of the pool, 32 of the origin */
 };
 
@@ -65,21 +65,21 @@ static inline unsigned weir__event_thread(const struct weir__event *event)
 }
 
 struct weir__ring {
-    struct weir__ring *next;     /* of the recorder; guarded by its lock */
-    _Atomic uint64_t *words;     /* pages that only this process has, not its children */
+    struct weir__ring *next;     /* in the recorder's list, which the recorder's lock guards */
+    _Atomic uint64_t *words;     /* the events, in pages that a forked child does not have */
     uint64_t capacity;           /* events */
-    _Atomic uint64_t *end;       /* of the words */
-    _Atomic uint64_t *slot;      /* where the next event goes. The writer's own, as is `thread` */
+    _Atomic uint64_t *end;       /* behind the last word */
+    _Atomic uint64_t *slot;      /* where the next event goes; only the writer uses this and `thread` */
     uint64_t thread;
-    _Atomic uint64_t head;       /* events that were ever written */
+    _Atomic uint64_t head;       /* how many events were ever written */
 };
 
-/* NULL: no host memory. bytes: of all events. */
+/* Makes a ring with room for so many bytes of events. NULL: no host memory. */
 struct weir__ring *weir__ring_new(uint64_t bytes);
 void weir__ring_free(struct weir__ring *ring);
 
-/* Writes an event but for its thread, which is the ring's. Each store releases, so that a reader who sees a word of this event sees the
-   head before it as well. */
+/* Writes an event, with the ring's thread as its own. Each store releases, so that a reader that sees a word of this event also sees the
+   value that `head` had before it. */
 static inline void weir__ring_write(struct weir__ring *ring, const struct weir__event *event)
 {
     _Atomic uint64_t *slot = ring->slot;
@@ -97,8 +97,8 @@ static inline void weir__ring_write(struct weir__ring *ring, const struct weir__
 }
 
 /*
- * Copies events from *position on, `max` at most, and moves it behind them. *lost grows by events that were overwritten before they could
- * be copied. Returns how many were copied; 0: there are no more, or all that were looked at were overwritten meanwhile.
+ * Copies events from *position on, `max` at most, and moves *position behind them. *lost grows by the events that were overwritten before
+ * they could be copied. Returns how many were copied; 0: there are no more, or the writer overwrote all that were copied.
  */
 size_t weir__ring_read(const struct weir__ring *ring, uint64_t *position, struct weir__event *events, size_t max, uint64_t *lost);
 

@@ -250,7 +250,7 @@ static void refuse_version(struct share_asker *asker, uint16_t version)
     share_asker_deny(asker, 0, WEIR_REFUSED, text);
 }
 
-/* false: it is no question, and the descriptor is still there. */
+/* Returns false if the message is no question; the caller still owns the descriptor. */
 static bool take_question(struct share_asker *asker, const struct wire_message *question, int passed)
 {
     if (wire_sender(question->type) != WIRE_CONTROLLER_SENDS || (passed >= 0 && question->type != WIRE_RECORD))

@@ -81,7 +81,8 @@ static void declare_hung(weir_ring *ring)
             reader->is_hung = true;
             ring->figures.hangs++;
             share_news_add(&ring->e->news, WEIR_LOG_WARNING,
-                           "ring '%s': process %d (%s) keeps the producer waiting: it is not waited for until it says something",
+                           "ring '%s': process %d (%s) keeps the producer waiting: it is not waited for until it calls weir_reader_next() "
+                           "or releases a frame",
                            ring->name, (int)reader->client->process.pid, reader->client->name);
             weir__service_wake(&ring->e->job, 0);
             share_reader_skip(reader);
@@ -113,7 +114,7 @@ static struct share_block *find_slot(weir_ring *ring, unsigned timeout_ms)
 {
     bool is_time = share_serve_begin(ring->e);
     struct share_block *slot = free_slot(ring);
-    /* A frame that a reader would have by now, had it been heard, is not dropped, and a ring is not full of what was released. */
+    /* Read what readers have sent first, so that no frame is dropped in vain, and no ring with released frames is called full. */
     if (!slot || is_time)
         slot = hear_readers(ring, !slot);
     if (!slot && ring->overflow == WEIR_OVERFLOW_DROP_OLDEST)

@@ -118,7 +118,7 @@ enum wire_how {
 };
 enum wire_state {
     WIRE_STATE_CONNECTED = 1,
-    WIRE_STATE_HUNG = 2,    /* kept a producer waiting beyond its time-out; until it says something */
+    WIRE_STATE_HUNG = 2,    /* kept a producer waiting beyond its time-out, and has sent nothing since */
     WIRE_STATE_EVICTED = 3, /* asked for, for what it sent, or gone without a farewell; what it had mapped stays put until its process is dead */
 };
 enum wire_hold {

@@ -10,7 +10,7 @@
 #include <time.h>
 
 #define WINDOW 4096     /* bytes at each end of a block that are written and checked */
-#define VERIFY_ONE_IN 8 /* frees; a check waits for the stream, which a program seldom does */
+#define VERIFY_ONE_IN 8 /* frees; a check synchronises the stream, which programs seldom do */
 #define CROSS_ONE_IN 4  /* frees that go to another stream than the block came from */
 #define SYNC_ONE_IN 128 /* operations after which a stream is waited for, as at the end of a request or frame */
 #define FEWEST 256      /* operations of each worker, however short the time: fewer say nothing */

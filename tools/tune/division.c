@@ -29,7 +29,7 @@ struct reader {
     const struct script *script;
     size_t until;
     bool *is_of;     /* of each pool of the script: it is the one that is looked at */
-    bool *is_routed; /* of each label: streams of that name have it by the policy */
+    bool *is_routed; /* [label]: the policy routes streams of that name to this pool already */
     uint16_t *names; /* of each stream: its label now */
     uint16_t *pools; /* of each stream: the pool of the script that it has now */
     struct block *blocks;
@@ -218,14 +218,14 @@ static void name_pool(char name[static POLICY_NAME_MAX + 1], const struct policy
         snprintf(name + len, POLICY_NAME_MAX + 1 - len, "-%u", i % 1000);
 }
 
-/* What of so much the part gets, by what it and the rest have at most. */
+/* The part's share of the whole, in proportion to the peaks of the part and of the rest. */
 static uint64_t share_of(uint64_t whole, const struct part *part)
 {
     unsigned __int128 both = (unsigned __int128)part->own.peak + part->rest.peak;
     return both ? (uint64_t)((unsigned __int128)whole * part->own.peak / both) : whole / 2;
 }
 
-/* Of a bound: in steps of growth, and room for a twin. */
+/* The part's share of a bound, in steps of growth, with room for a twin. */
 static uint64_t bound_of(uint64_t bound, const struct part *part)
 {
     uint64_t share = candidate_steps(share_of(bound, part));

@@ -329,10 +329,10 @@ void weir__extents_give(struct weir__extents *extents, struct weir__extent *exte
     settle_free(extents, extent);
 }
 
-/* An extent that is in its stream's queue becomes another one's, or complete (NULL). */
+/* Moves an extent from the queue of its stream to that of another, as freed with that sequence; `to` NULL: its free is complete. */
 static void change_stream(struct weir__extents *extents, struct weir__extent *extent, struct weir__extent_stream *to, uint64_t sequence)
 {
-    bool is_free = extent->state == WEIR__EXTENT_FREE; /* else it is held */
+    bool is_free = extent->state == WEIR__EXTENT_FREE; /* or HELD, which is in no bin and not counted */
     weir__queue_remove(extent);
     if (is_free) {
         remove_from_bin(extents, extent);

@@ -3,8 +3,8 @@
  * extent.h - the extents of one range of addresses: which part of it is live, which is free and for whom, and where nothing is mapped.
  *
  * Pure: it touches none of the memory, calls no driver and waits for nothing. One thread at a time: its owner, an arena, has the lock. The
- * range is divided into extents without a gap, linked in the order of their addresses. Neighbours that could be one are one: holes,
- * complete ones, and what one stream freed; then the later of their sequences counts.
+ * range is divided into extents without a gap, linked in the order of their addresses. Neighbours that do not differ are
+ * merged: holes, complete extents, and extents that one stream freed, of whose sequences the later one counts.
  *
  * A free extent is its stream's until that stream was seen to have completed the free: until then it serves that stream alone, behind the
  * free. After that it is complete, and serves anybody. Streams are told apart by their struct alone; the sequence of a free is any number
@@ -28,22 +28,22 @@ enum weir__extent_state {
     WEIR__EXTENT_HOLE, /* nothing is mapped there */
     WEIR__EXTENT_FREE,
     WEIR__EXTENT_LIVE,
-    WEIR__EXTENT_HELD, /* whoever held it maps or unmaps there: nobody else may touch it, and no neighbour merges with it */
+    WEIR__EXTENT_HELD, /* a caller maps or unmaps there: nobody else may touch it, and no neighbour merges with it */
 };
 
 struct weir__extent_stream;
 
 struct weir__extent {
     uint64_t address, bytes;
-    struct weir__branch branch;          /* its place in the tree of its bin (bin.h), as the next one */
+    struct weir__branch branch;          /* in the tree of its bin (bin.h), as is `most` */
     uint64_t most;
     struct weir__extent *before, *after; /* the neighbours; unused nodes are linked by `after` */
     uint8_t state;                       /* enum weir__extent_state */
-    uint8_t former;                      /* HELD: HOLE or FREE, what it was, and is again if what it was held for fails */
+    uint8_t former;                      /* HELD: the state before, HOLE or FREE, which returns if the caller fails */
     bool is_new;                         /* HELD: its page was created for the growth under way */
-    struct weir__extent_stream *stream;   /* FREE, and HELD that was: NULL if it is complete */
-    uint64_t sequence;                    /* with a stream */
-    struct weir__extent *earlier, *later; /* with a stream: in its queue. A HOLE's: in the list of holes */
+    struct weir__extent_stream *stream;   /* FREE, or HELD and FREE before: whose free is not complete; NULL: complete */
+    uint64_t sequence;                    /* with a stream: that of its free */
+    struct weir__extent *earlier, *later; /* with a stream: in that stream's queue. HOLE: in the list of holes */
 } __attribute__((aligned(64)));
 
 /* Free extents by size and address, those of one stream or the complete ones. Zero-initialise. */
@@ -52,10 +52,11 @@ struct weir__bins {
     struct weir__branch *roots[WEIR__BINS];
 };
 
-/* What one stream freed in one range and was not yet seen to have completed. Zero-initialise. Its owner keeps it until `oldest` is NULL. */
+/* The extents of one range that one stream freed and has not been seen to complete. Zero-initialise. Its owner keeps it until `oldest` is
+   NULL. */
 struct weir__extent_stream {
     struct weir__bins bins;
-    struct weir__extent *oldest, *newest; /* all of it, in the order of the sequences */
+    struct weir__extent *oldest, *newest; /* the queue of these extents, in the order of the sequences */
     uint64_t completed;                   /* the highest sequence that was seen complete */
     uint64_t bytes;
 };
@@ -63,25 +64,25 @@ struct weir__extent_stream {
 struct weir__extents {
     struct weir__bins complete;
     uint64_t base, bytes;       /* the range */
-    unsigned least;             /* no request is below 2 to this power; what is free and smaller is in no bin */
+    unsigned least;             /* no request is below 2 to this power; smaller free extents are in no bin */
     unsigned shift;             /* each doubling has 2 to the power of `shift` bins */
-    struct weir__extent end;    /* the last extent of the range: a hole, which may be empty. What is free before it is in no bin */
+    struct weir__extent end;    /* the last extent of the range: a hole, which may be empty. A free one before it is in no bin */
     struct weir__extent *first; /* the lowest */
-    struct weir__extent *holes; /* but for `end` */
+    struct weir__extent *holes; /* all holes but `end` */
     struct weir__extent *unused;
     size_t unused_count;
-    size_t kept_count; /* of these, so many are not for weir__extents_take() and weir__extents_reserve(), but for a growth under way */
+    size_t kept_count; /* unused nodes that are set aside for a growth: not for weir__extents_take() and weir__extents_reserve() */
     struct weir__extent_slab *slabs;
     uint64_t live_bytes, complete_bytes, pending_bytes; /* pending: free and not complete */
     size_t live_count;
 };
 
-/* Nothing of the range is mapped. base, bytes: multiples of the alignment, and their sum at most 2^63. */
+/* Begins with one hole. base, bytes: multiples of the alignment, and their sum at most 2^63. */
 void weir__extents_init(struct weir__extents *extents, uint64_t base, uint64_t bytes, unsigned least, unsigned shift);
-/* Gives the nodes back. Every struct that points to extents of it is worthless then. */
+/* Frees the nodes. No pointer to one of the extents, in whichever struct, may be used any more. */
 void weir__extents_clear(struct weir__extents *extents);
 
-/* Makes sure of so many unused nodes. false: no host memory. */
+/* Makes sure that there are so many unused nodes. Returns false if there is no host memory. */
 bool weir__extents_reserve_slow(struct weir__extents *extents, size_t count) __attribute__((cold));
 static inline bool weir__extents_reserve(struct weir__extents *extents, size_t count)
 {
@@ -99,13 +100,14 @@ static inline uint64_t weir__extent_round(uint64_t bytes)
  * nothing changed. bytes: > 0, rounded up to the alignment. Needs 1 node, without which nothing fits.
  */
 struct weir__extent *weir__extents_take(struct weir__extents *extents, struct weir__extent_stream *stream, uint64_t bytes);
-/* Its user frees a live extent on the stream, as the sequence; NULL: it is complete. The node may be another one's afterwards. */
+/* The user of a live extent frees it on the stream, with that sequence; stream NULL: the free is complete already. Afterwards the node may
+   describe another extent. */
 void weir__extents_give(struct weir__extents *extents, struct weir__extent *extent, struct weir__extent_stream *stream, uint64_t sequence);
 /* The stream has completed all frees up to the sequence. */
 void weir__extents_complete(struct weir__extents *extents, struct weir__extent_stream *stream, uint64_t sequence);
 
-/* Another stream was made to wait for all frees up to the sequence, and comes to that before its own `to_sequence`: what is pending of them
-   is that stream's from now on, as if it had freed it then. What is held stays this stream's. */
+/* The stream `to` was made to wait for all frees of `stream` up to `sequence`, and gets there before its own `to_sequence`. The pending
+   extents of these frees become `to`'s, as if it had freed them then; those that are held stay with `stream`. */
 void weir__extents_pass_on(struct weir__extents *extents, struct weir__extent_stream *stream, uint64_t sequence,
                            struct weir__extent_stream *to, uint64_t to_sequence);
 
@@ -120,17 +122,18 @@ static inline uint64_t weir__extent_end(const struct weir__extent *extent)
     return extent->address + extent->bytes;
 }
 
-/* Holds [address, address + bytes) of an extent that is free or a hole; what is left of it on either side stays what it was. Returns the
-   node of what is held. Needs 2 nodes. */
+/* Holds [address, address + bytes) of an extent that is free or a hole; the parts on either side stay what they were. Returns the node of
+   the held part. Needs 2 nodes. */
 struct weir__extent *weir__extents_hold(struct weir__extents *extents, struct weir__extent *extent, uint64_t address, uint64_t bytes);
 /* Cuts a held extent in two behind so many bytes; both are held. Returns the second. Needs 1 node. */
 struct weir__extent *weir__extents_cut(struct weir__extents *extents, struct weir__extent *held, uint64_t bytes);
-/* What was held becomes what its `former` says, and merges. The caller may have made a hole free, or what was free and complete a hole. */
+/* A held extent gets the state in `former`, and merges with its neighbours. A caller that mapped memory into a hole has set `former` to
+   FREE; one that unmapped a complete extent has set it to HOLE. */
 void weir__extents_put(struct weir__extents *extents, struct weir__extent *held);
 /* Neighbours, all of them held, become one live extent, which is returned. */
 struct weir__extent *weir__extents_join(struct weir__extents *extents, struct weir__extent *first, struct weir__extent *last);
 
-/* Everything that this header says is so. Looks at all extents. */
+/* Whether everything that this header says is so. Both look at all extents. */
 bool weir__extents_are_valid(const struct weir__extents *extents);
 bool weir__extent_stream_is_valid(const struct weir__extents *extents, const struct weir__extent_stream *stream);
 

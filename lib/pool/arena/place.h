@@ -5,13 +5,13 @@
 
 #include "lib/pool/arena/page.h"
 
-/* From an extent on, with so many bytes of it in holes. */
+/* A row of neighbours that a request would take, some of which are holes. */
 struct weir__place {
-    struct weir__extent *first; /* NULL: nowhere */
-    uint64_t lack;
+    struct weir__extent *first; /* the lowest; NULL: there is no such row */
+    uint64_t lack;              /* bytes of the row that are in holes */
 };
 
-/* The place that lacks the fewest bytes, of those the lowest. bytes: rounded up to the alignment of extents. */
+/* Finds the place that lacks the fewest bytes, or the lowest of several. bytes: rounded up to the alignment of extents. */
 struct weir__place weir__place_find(struct weir__pages *pages, const struct weir__extent_stream *stream, uint64_t bytes);
 
 #endif

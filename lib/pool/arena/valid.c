@@ -127,12 +127,12 @@ bool weir__extents_are_valid(const struct weir__extents *extents)
 
 /* Pages -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* The page that was found last: its first unit and the one behind it. */
+/* The units of the page that was found last: from `begin` to before `end`. */
 struct found {
     uint64_t begin, end;
 };
 
-/* The pages lie end to end where there is no hole, and nowhere else. Extents share a page where they meet. */
+/* Whether there is no page under a hole, and pages end to end under any other extent. Two neighbours may share the page where they meet. */
 static bool are_pages_under(const struct weir__pages *pages, const struct weir__extent *extent, struct found *found)
 {
     uint64_t base = pages->extents.base, end = (weir__extent_end(extent) - base + WEIR__PAGE_UNIT - 1) / WEIR__PAGE_UNIT;
