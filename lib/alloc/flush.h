@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * flush.h - giving cached blocks back to CUDA, in the order of the stream whose cache they were in.
- * What its stream cannot take becomes an orphan (orphans.h).
+ * A block that its stream cannot take becomes an orphan (orphans.h).
  */
 #ifndef WEIR_LIB_FLUSH_H
 #define WEIR_LIB_FLUSH_H
 
 #include "lib/alloc/stream.h"
 
-/* Around taking blocks out of a cache and giving them back: a request that is to be refused waits for what other threads have in their
-   hands. any: something went. */
+/* Called around taking blocks out of a cache and giving them back: before a request is refused, it waits for blocks that other threads are
+   giving back. any: some block went back. */
 void weir__flush_begin(struct weir__device *device);
 void weir__flush_end(struct weir__device *device, bool any);
 
-/* Gives back what had to make room in the stream's cache, a list by `next`, ends the flush that began with it, and leaves the stream. In
-   the caller's capture mode: it stands for the caller's own free. */
+/* Gives back the blocks that had to make room in the stream's cache (a list by `next`), ends the flush that began when they were taken, and
+   leaves the stream. In the caller's capture mode, as it stands for the caller's own free. */
 void weir__flush_victims(weir_stream *stream, struct weir__entry *victims);
 
 /* Gives back blocks that were taken out of the cache of a stream that is pinned, or entered: a list by `next`. Returns the bytes. */
@@ -24,16 +24,16 @@ uint64_t weir__flush_taken(weir_stream *stream, struct weir__entry *entries);
    capture mode. */
 uint64_t weir__flush_stream(weir_stream *stream, uint64_t before);
 
-/* Gives back what the caller's own stream has in its cache: recent blocks, and those of the classes from one to before another. Returns
-   whether there was anything. In any capture mode. */
+/* Gives back blocks of the cache of the caller's own stream: the recent ones, and those of the classes `from` to before `to`. Returns
+   whether there were any. In any capture mode. */
 bool weir__flush_own(weir_stream *stream, unsigned from, unsigned to);
 
-/* Gives back the recent blocks of an arena (recent.h): those of a stream that the caller has pinned or entered, which is_own if it is the
-   one that the caller's call is on; or of all streams of the device (pool: only those of that pool's). Return whether there were any. In
-   any capture mode. */
+/* Gives the recent blocks (recent.h) of a stream back to its arena. The caller has pinned or entered the stream. is_own: the caller's
+   own call is on that stream. Returns whether there were any. In any capture mode. */
 bool weir__flush_recent(weir_stream *stream, bool is_own);
+/* The same for all streams of the device, or of one pool there. own: the stream that the caller's call is on, or NULL. */
 bool weir__flush_recent_of(struct weir__device *device, const weir_pool *pool, const weir_stream *own);
-/* Those of all streams of the device that this or any other weir of the process has open. */
+/* The same for all streams that this and any other weir of the process has open on the device. */
 void weir__flush_recent_everywhere(struct weir__device *device, const weir_stream *own);
 
 /* Gives back all that the caches of the device's streams hold (pool: only those of that pool's streams), but begins with no stream after
@@ -44,11 +44,11 @@ uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool se
 /* Bytes that a flush of the pool's caches leaves there, as their streams capture. In any capture mode. */
 uint64_t weir__flush_barred(const weir_pool *pool);
 
-/* Frees each entry of the list on the stream, of that device; opened: if it is one. What is refused becomes an orphan. Returns the bytes
-   that went. */
+/* Frees each entry of the list on the stream with that handle. opened: that stream, if it is an opened one, or NULL. A block whose free
+   CUDA refuses becomes an orphan. Returns the bytes that were freed. */
 uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, const weir_stream *opened, struct weir__entry *entries);
 
-/* Makes orphans of what is in the cache of a stream that may not be touched any more. */
+/* Makes orphans of the blocks in the cache of a stream that may not be used any more. */
 void weir__flush_abandoned(weir_stream *stream, enum weir__reach reach);
 
 #endif

@@ -68,7 +68,7 @@ static void forget_former(const struct weir__block *former)
     weir__record_block(former->graph ? WEIR__KIND_GRAPH_FREE : WEIR__KIND_FREE, former, NULL, weir__record_order(recorder));
     if (!former->graph)
         weir__count_tag(recorder, former->origin, former->size, -1);
-    /* First, as a shared pool of which nothing is taken may be made anew at any moment. */
+    /* Note this free before `taken` falls to 0: at 0 another thread may replace the shared pool. */
     if (former->pool->kind.is_exportable && !former->graph)
         weir__retired_note_unknown(former->pool->native.retired);
     weir__pool_count_free(former);
@@ -78,7 +78,7 @@ static void forget_former(const struct weir__block *former)
     weir__pool_release(former->pool);
 }
 
-/* A block that is in a cache was given to CUDA a second time, which cannot see that it should be refused. */
+/* The program freed a cached block with cudaFreeAsync, and CUDA accepted that: the entry leaves the cache. */
 static void forget_cached(weir *w, struct weir__entry *entry, const void *ptr)
 {
     struct weir__block block;
@@ -92,7 +92,7 @@ static void forget_cached(weir *w, struct weir__entry *entry, const void *ptr)
     weir__pool_release(block.pool);
 }
 
-/* CUDA has given an address that is in the table. false: no host memory. */
+/* CUDA gave an address that has an entry in the table: the new block replaces that entry. Returns false if there is no host memory. */
 static bool replace(weir *w, const struct weir__block *block)
 {
     struct weir__block former;
@@ -123,7 +123,7 @@ static weir_status enter(const struct weir__block *block, gpu_stream stream)
 
 /* Serving ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* What is asked for: the bytes of a size class, if a cache may keep the block later by that. */
+/* Chooses the size to ask for: that of the size class, if a cache may keep the block by its class later; else the size asked for. */
 static void choose_size(struct weir__request *request, struct weir__block *block, weir_stream *opened)
 {
     const weir_pool *pool = request->pool;
@@ -139,7 +139,7 @@ static void choose_size(struct weir__request *request, struct weir__block *block
     request->small = request->asked < pool->kind.small_below;
 }
 
-/* A block of its exact size, for which there was room only so, enters no cache. */
+/* A block for which there was room only without the rounding up to its class enters no cache. */
 static void forget_class(struct weir__block *block)
 {
     block->class = WEIR__CLASS_NONE;

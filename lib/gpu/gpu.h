@@ -167,7 +167,7 @@ struct gpu {
     int (*device_synchronize)(int device);
     int (*get_current_device)(int *device);
     int (*set_current_device)(int device);
-    /* Whether this process has begun to use the device; asking does not begin it. Nothing of the process runs on a device that is not used. */
+    /* Whether this process has begun to use the device; asking does not begin it. Nothing of the process runs on an unused device. */
     int (*device_is_used)(int device, bool *used);
 
     /* Pools -------------------------------------------------------------------------------------------------------------------------- */
