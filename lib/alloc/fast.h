@@ -11,9 +11,9 @@
 
 #include "lib/alloc/noted.h"
 
-#define WEIR__INLINE static inline __attribute__((always_inline)) /* a compiler alone would share code between the kinds */
+#define WEIR__INLINE static inline __attribute__((always_inline)) /* by itself a compiler would share code between the kinds of call */
 
-/* The stamp of a block that enters the cache. Called with its lock, as are the next two. */
+/* Gives the stamp of a block that enters the cache. This and the next two functions are called with the cache's lock. */
 WEIR__INLINE uint64_t weir__cache_stamp(struct weir__cache *cache)
 {
     uint64_t stamp = atomic_load_explicit(&cache->keeps, memory_order_relaxed);
@@ -37,7 +37,7 @@ WEIR__INLINE void weir__cache_take(struct weir__cache *cache, struct weir__entry
     cache->bytes -= weir__class_bytes[class];
 }
 
-/* Whether a stream's bytes in users' hands are too far away from what the pool knows of. */
+/* Whether the bytes that the pool does not know of yet (`live` of the cache) are so many that the slow path has to tell the pool. */
 static inline bool weir__cache_is_far(const weir_pool *pool, int64_t live)
 {
     uint64_t step = atomic_load_explicit(&pool->cache.live_step, memory_order_relaxed);
@@ -49,29 +49,30 @@ static inline enum weir__cache_state weir__cache_state(const struct weir__cache 
     return atomic_load_explicit(&cache->state, memory_order_relaxed);
 }
 
-/* Called with the cache's lock. The lock is biased only while the cache is open, so who enters by the bias need not look at the state; so
-   only a visitor changes it from that. */
+/* Called with the cache's lock. The lock is biased only while the cache is open, so a thread that enters by the bias need not look at the
+   state, and only a visitor changes the state from open. */
 static inline void weir__cache_set_state(struct weir__cache *cache, enum weir__cache_state state)
 {
     atomic_store(&cache->state, state);
     weir__bias_bar(&cache->lock, state != WEIR__CACHE_OPEN);
 }
 
-/* Both functions come in kinds, by constants: for pools that ask whether a stream captures (check), and for those that need not; and by the
-   way in which they take the lock. */
+/* weir__fast_serve() and weir__fast_keep() are compiled once for each kind of call, by constant arguments: `check` for pools that ask
+   whether a stream captures, `way` for how the lock is taken, and `noted` or NULL. */
 
 static inline unsigned weir__fast_classes(const weir_pool *pool, bool check)
 {
     return atomic_load_explicit(check ? &pool->cache.checked_classes : &pool->cache.plain_classes, memory_order_relaxed);
 }
 
-/* Those of the kind that is noted, which finds out whether it has to ask. */
+/* The same for noted calls (noted.h), which find out by themselves whether to ask. */
 static inline unsigned weir__noted_classes(const weir_pool *pool)
 {
     return atomic_load_explicit(&pool->cache.noted_classes, memory_order_relaxed);
 }
 
-/* Serves a request. noted: of the kind that is noted, else NULL. false: nothing was done. */
+/* Serves a request from the stream's cache. noted: where a noted call writes what it did, NULL for other calls. Returns false, with nothing
+   changed, if this is not the ordinary case. */
 WEIR__INLINE bool weir__fast_serve(weir_stream *stream, size_t class, size_t size, void **ptr, bool check, enum weir__bias_way way,
                                    struct weir__noted *noted)
 {
@@ -97,7 +98,8 @@ WEIR__INLINE bool weir__fast_serve(weir_stream *stream, size_t class, size_t siz
     return is_plain;
 }
 
-/* Called with the lock. Whether the entry is the block at ptr, and is in the cache now. */
+/* Called with the cache's lock. Puts the entry into the cache if it is the block at ptr and this is the ordinary case. Returns
+   whether it did. */
 WEIR__INLINE bool weir__fast_enter(weir_stream *stream, struct weir__entry *entry, const void *ptr, bool check, enum weir__bias_way way,
                                    struct weir__noted *noted)
 {
@@ -108,8 +110,8 @@ WEIR__INLINE bool weir__fast_enter(weir_stream *stream, struct weir__entry *entr
         return false;
     size_t class = entry->class;
     int64_t live = cache->live - (int64_t)entry->size;
-    /* A block without a class is one of the recent ones. A reload may have switched the cache off, and have emptied it for good, before the
-       lock was taken. */
+    /* A block without a class belongs to the recent ones. A reload may have switched the cache off, and emptied it for good, before this
+       thread took the lock. */
     unsigned classes = noted ? weir__noted_classes(pool) : weir__fast_classes(pool, check);
     if (class - 1 >= classes || cache->bytes + weir__class_bytes[class] > cache->granted ||
         weir__cache_is_far(pool, live) || (check && weir__stream_captures(stream)))
@@ -122,14 +124,15 @@ WEIR__INLINE bool weir__fast_enter(weir_stream *stream, struct weir__entry *entr
     return true;
 }
 
-/* Takes the block at ptr from its user and puts it into the stream's cache, if it was served on this stream. false: nothing was done. */
+/* Takes the block at ptr from its user and puts it into the stream's cache, if it was served on this stream. Returns false, with
+   nothing changed, if this is not the ordinary case. */
 WEIR__INLINE bool weir__fast_keep(weir_stream *stream, const void *ptr, bool check, enum weir__bias_way way,
                                   struct weir__noted *noted)
 {
     weir__bias *lock = &stream->cache.lock;
     if (!(noted ? weir__noted_classes(stream->pool) : weir__fast_classes(stream->pool, check)))
         return false;
-    /* By the bias it costs less to take the lock than to look whether it is of use. */
+    /* Taking the lock by its bias costs less than to look first whether the free needs it. */
     if (way == WEIR__BIAS_HOME && !weir__bias_take(lock, way))
         return false;
     struct weir__entry *entry = weir__blocks_look(&stream->w->blocks, ptr);
