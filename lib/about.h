@@ -40,14 +40,14 @@ void weir__about_close(weir *w);
 
 /* Describes a policy, with the quotas of the weir's devices (stats_json.c). NULL: no host memory. */
 struct weir__in_force *weir__in_force_new(weir *w, const struct policy *policy);
-/* Puts it in place of the one before, and takes it over. */
+/* Puts the description in place of the former one. The weir owns it from then on. */
 void weir__in_force_set(weir *w, struct weir__in_force *policy);
-/* The one that is in force now; weir__in_force_drop() it. */
+/* The description in force, which the caller has to weir__in_force_drop(). */
 struct weir__in_force *weir__in_force_get(weir *w);
 /* NULL does nothing. */
 void weir__in_force_drop(struct weir__in_force *policy);
 
-/* "rank", "local_rank", "job", "pod". */
+/* The name of a label: "rank", "local_rank", "job" or "pod". */
 const char *weir__label_name(unsigned label);
 
 #endif

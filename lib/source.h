@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * source.h - where a weir's policy comes from: reading it when the weir is opened, and the same again.
+ * source.h - where a weir's policy comes from: reading it when the weir is opened, and reading the same source again for a reload.
  *
  * w->policy_text or w->policy_file says which policy that was. Both are the weir's own, fixed after open.
  */
@@ -17,13 +17,13 @@ weir_status weir__source_read(const char *file, const char *text, weir_error *er
 
 /* Reads the policy of a weir that is opened into w->policy, and remembers what that was. */
 weir_status weir__source_open(weir *w, const weir_options *options, weir_error *error);
-/* Reads what weir_open() had read, wherever the process stands by now. */
+/* Reads again what weir_open() read, whatever the working directory is by now. */
 weir_status weir__source_again(const weir *w, weir_error *error, struct policy **policy);
 void weir__source_forget(weir *w);
 
-/* The policy with these assignments on top. */
+/* Copies the policy with these assignments applied ("KEY=VALUE,…"). */
 weir_status weir__source_override(const struct policy *before, const char *assignments, weir_error *error, struct policy **after);
-/* Whether the one may follow the other at a reload. */
+/* Checks whether `after` may replace `before` at a reload. */
 weir_status weir__source_compare(const struct policy *before, const struct policy *after, weir_error *error);
 
 #endif

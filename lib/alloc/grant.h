@@ -11,11 +11,11 @@
 
 #include "lib/alloc/stream.h"
 
-/* Asks for room for `bytes` more in a cache that may hold `own` at most. Called with the cache's lock, as is the next. *refused is set if
-   other streams have it. */
+/* Asks for room for `bytes` more in a stream's cache, which may have `own` at most. Returns whether there is room; *refused is set if
+   other streams have what is missing. This and the next function are called with the cache's lock. */
 bool weir__grant_ask(weir_pool *pool, struct weir__cache *cache, uint64_t bytes, uint64_t own, bool *refused);
 
-/* Gives back what was granted beyond `keep` bytes. */
+/* Returns the part of the stream beyond `keep` bytes to the pool. */
 void weir__grant_return(weir_pool *pool, struct weir__cache *cache, uint64_t keep);
 
 /* A stream of the pool was refused: takes back the part of an idle one, if there is any. With no lock held, in any capture mode. */

@@ -7,7 +7,7 @@
 
 #include "lib/pool/weir_internal.h"
 
-/* Bytes in users' hands and in caches, as of one moment of each cache. */
+/* Bytes in users' hands (live) and in caches, and how often caches served a request and kept a block. Each cache is read at one moment. */
 struct weir__held {
     uint64_t live, cached, hits, keeps;
 };
@@ -20,11 +20,11 @@ uint64_t weir__pool_frees(weir_pool *pool);
 /* Whether nothing of the pool is live, but some of its frees have not been seen complete. Gives back what is idle. */
 bool weir__pool_has_pending_frees(weir_pool *pool);
 
-/* The highest figures start anew. */
+/* Lowers the highest figures of the pool to what they are now. Returns a code of the GPU. */
 int weir__pool_reset_peaks(weir_pool *pool);
 
-/* While nobody calls, and without opened streams: what the pool has counted is what the table of blocks has, and nothing is granted or
-   asked for any more. */
+/* Whether the pool's counts agree with the table of blocks, and nothing is granted to a stream or claimed for a request. Called while the
+   pool has no opened stream and no call is in progress. */
 bool weir__held_is_valid(weir_pool *pool);
 
 #endif

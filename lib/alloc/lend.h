@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lend.h - what an exportable pool lends to other processes (share/): its blocks, its descriptor, and itself made anew once nothing is
- * lent.
+ * lend.h - what share/ needs of an exportable pool: lending its blocks to other processes, a descriptor of the pool, and a new CUDA pool in
+ * place of the old one once nothing is lent.
  */
 #ifndef WEIR_LIB_LEND_H
 #define WEIR_LIB_LEND_H
@@ -13,7 +13,7 @@
  * *size: its bytes. WEIR_NOT_A_BLOCK, WEIR_INVALID (another pool's, or a graph's; the pool is not exportable), WEIR_BUSY (lent already).
  */
 weir_status weir__block_lend(weir_pool *pool, void *ptr, weir_error *error, size_t *size);
-/* The block is its user's again. */
+/* Gives a lent block back to its user. */
 void weir__block_return(weir_pool *pool, void *ptr);
 
 /* Bytes of the largest block that may be shared (ipc_max_block); requests above it are refused by weir_malloc() with the reason. */
@@ -26,7 +26,7 @@ uint64_t weir__pool_max_block(const weir_pool *pool);
  */
 bool weir__pool_renew(weir_pool *pool, int *fd);
 
-/* Only one export may make a pool anew. false: there is one. */
+/* Claims the pool for an export, since only one may renew it. Returns false if another export has the pool. */
 bool weir__pool_claim(weir_pool *pool);
 void weir__pool_unclaim(weir_pool *pool);
 

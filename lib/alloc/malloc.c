@@ -216,7 +216,7 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
     return status;
 }
 
-/* Whoever got such a block could not share it. */
+/* Refuses a block of an exportable pool that is too large to be shared. */
 static weir_status refuse_size(const weir_pool *pool, size_t size)
 {
     char asked[WEIR__BYTES_LEN], most[WEIR__BYTES_LEN];

@@ -123,8 +123,8 @@ static bool is_listed(struct weir__device *device, gpu_stream handle, uint64_t i
     return listed;
 }
 
-/* Weir would record its events on the wrong device, and wait for nothing. Where CUDA cannot tell, as of green contexts, the caller is
-   believed. */
+/* Refuses a stream of another device: Weir would record its events on the wrong one, and wait for nothing. Where CUDA cannot tell the
+   device, as of a stream of a green context, the caller is believed. */
 static weir_status check_device(const struct weir__device *device, gpu_stream handle, weir_error *error)
 {
     const struct gpu *gpu = device->w->gpu;
@@ -137,8 +137,8 @@ static weir_status check_device(const struct weir__device *device, gpu_stream ha
                       device->index);
 }
 
-/* A stream that was destroyed without having been closed. Nothing touches it any more. Returns its name among arenas, which must be told
-   where no lock is held; 0: it was gone before. */
+/* The program destroyed a CUDA stream without closing its weir_stream: shuts the cache, and uses the CUDA stream no more. Returns the
+   stream's name among arenas, which the caller has to tell of this once it holds no lock; 0 if the stream was abandoned before. */
 static uint64_t abandon(weir_stream *stream)
 {
     if (atomic_exchange(&stream->is_gone, true))
@@ -148,7 +148,7 @@ static uint64_t abandon(weir_stream *stream)
     return stream->name;
 }
 
-/* Its handle has become another stream, of any device. */
+/* The handle names a new CUDA stream, of any device: abandons the weir_stream that had the handle. */
 static void abandon_former(weir *w, gpu_stream handle)
 {
     uint64_t name = 0;

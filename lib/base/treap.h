@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * treap.h - a balanced tree of items that have their branches in themselves: from left to right in an order that its user gives, by rank
- * from the root down. Ranks are hashes, so the depth is a small multiple of the logarithm of the count, whatever the items are.
+ * treap.h - a balanced tree of items that embed their branches. From left to right the items are in the order that the user of the tree
+ * gives, from the root down in that of their ranks. Ranks are hashes, so the depth is a small multiple of the logarithm of the count.
  *
- * Guarded by a lock of its owner. Nothing needs host memory, so nothing can fail. Each user names the same kind in all calls, a constant:
- * then its functions become part of the code of the tree.
+ * The owner's lock guards a tree. Nothing needs host memory, so nothing can fail. A user passes the same constant kind in all calls, so
+ * that the compiler inlines the functions of that kind.
  */
 #ifndef WEIR_LIB_TREAP_H
 #define WEIR_LIB_TREAP_H
@@ -19,15 +19,15 @@ struct weir__branch {
 };
 
 struct weir__treap_kind {
-    bool (*is_before)(const struct weir__branch *one, const struct weir__branch *other); /* of two items one always is */
-    /* Where nodes know something of all that is below them, else NULL: the branches of the node are others now, or one item came or went
-       somewhere below it. */
+    bool (*is_before)(const struct weir__branch *one, const struct weir__branch *other); /* exactly one of two items is before the other */
+    /* For nodes that hold a sum over all items below them, else NULL: the node has other branches now, or one item came, or went, somewhere
+       below the node. */
     void (*count)(struct weir__branch *node);
     void (*count_come)(struct weir__branch *node, const struct weir__branch *item);
     void (*count_gone)(struct weir__branch *node, const struct weir__branch *item);
 };
 
-/* Addresses are multiples of much, and the ranks must not follow them, or trees become lists. */
+/* Mixes an address into a rank: if ranks grew as addresses do, trees would become lists. */
 static inline uint32_t weir__treap_rank(uint64_t address)
 {
     uint64_t mixed = (address >> 9) * UINT64_C(0x9E3779B97F4A7C15);
@@ -41,7 +41,7 @@ static inline void weir__treap_count(struct weir__branch *node, const struct wei
         kind->count(node);
 }
 
-/* Parts a tree into what is before and behind an item that is not in it. */
+/* Divides a tree into two: the items before, and those behind, an item that is not in the tree. */
 static inline void weir__treap_part(struct weir__branch *root, const struct weir__branch *item, struct weir__branch **before,
                                     struct weir__branch **behind, const struct weir__treap_kind *kind)
 {

@@ -53,7 +53,7 @@ static const struct cuda_driver *mapping_driver(void)
     return driver && driver->can_map ? driver : NULL;
 }
 
-/* Exportable and for RDMA where the device allows: neither costs anything (measured), and nothing can be made so later. */
+/* Pages can be exported and used for RDMA where the device allows that: neither costs anything (measured), nor can it be added later. */
 static struct cuda_page_props props_of(const struct cuda_driver *driver, int device)
 {
     struct cuda_page_props props;

@@ -17,7 +17,7 @@
 #define NVML_LIBRARY "libnvidia-ml.so.1"
 #endif
 #define TOO_FEW_PLACES 7       /* NVML_ERROR_INSUFFICIENT_SIZE: the count says how many there are */
-#define PROCESSES_MAX 4096     /* that are asked for */
+#define PROCESSES_MAX 4096     /* the most processes that NVML is asked for */
 #define TRIES 3                /* processes may come between two questions */
 #define PATIENCE (GPU_SECOND / 4)
 

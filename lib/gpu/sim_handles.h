@@ -15,7 +15,7 @@ struct sim_handles {
     size_t count, room; /* room is a power of two, or 0 */
 };
 
-/* False: there is no host memory. */
+/* Adds a handle. Returns false if there is no host memory. */
 bool sim_handles_add(struct sim_handles *handles, const void *handle);
 bool sim_handles_have(const struct sim_handles *handles, const void *handle);
 void sim_handles_clear(struct sim_handles *handles);

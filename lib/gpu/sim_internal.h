@@ -151,7 +151,7 @@ struct sim_pool {
     bool is_default, destroyed; /* destroyed: gone for its owner, waiting for its last block */
     bool imported;
     bool has_grown;
-    bool handle_exported; /* its handle was: now pointers can be */
+    bool handle_exported; /* its handle was exported, so its blocks can be */
     int shared;           /* number in the machine of an exportable or imported one, else -1 */
     uint64_t max_size;
     uint64_t release_threshold;
@@ -171,8 +171,8 @@ struct sim_pool {
 struct sim_action {
     struct sim_action *next;
     uint64_t due;
-    int fence; /* of that record, else -1 */
-    int device; /* of the stream: it needs access */
+    int fence; /* of a shared event's record; -1: the action is a copy or a set */
+    int device; /* the stream's, which needs access to the memory */
     unsigned char *dst;
     const unsigned char *src; /* NULL: set to byte */
     unsigned char *staged;    /* a copy of pageable host memory, freed afterwards; src points to it */
@@ -236,7 +236,7 @@ struct sim_gate {
     bool used;
     int fence;        /* the fence that it waits for, or -1: for both of these times */
     uint64_t a, b;
-    uint64_t made_at; /* it is no earlier than that */
+    uint64_t made_at; /* the time is no earlier than this */
 };
 
 /* This process on its machine (sim_machine.h). */
@@ -256,22 +256,22 @@ struct sim_sleeper {
 struct sim {
     pthread_mutex_t lock;
     bool ready;  /* settings and devices are set up */
-    bool used;   /* by an operation: a child of fork() is refused then */
+    bool used;   /* some operation ran: a child of fork() is refused from then on */
     bool forked; /* this process is such a child */
     bool gone;   /* the process exits, and has left its named machine */
-    bool has_grown; /* some pool, ever */
+    bool has_grown; /* some pool of this process has grown */
     struct sim_settings settings;
     struct sim_membership machine;
     uint64_t calls[SIM_OP_COUNT];
     uint64_t now, last_id, sequence;
-    uint64_t changes; /* of what pools reserve, of pools and of pages; read without the lock too */
-    uint64_t handled; /* bytes that the operation in progress has to do with, where it costs more for more of them */
+    uint64_t changes; /* how often pools or pages came, went or changed their bytes; read without the lock too */
+    uint64_t handled; /* bytes by which the cost of the operation in progress grows */
     int sticky; /* the error that has killed the process's work on its devices, or 0 */
     struct sim_device devices[SIM_DEVICES_MAX];
     struct sim_pool *pools;
-    size_t destroyed_pools; /* of these: gone for their owners */
+    size_t destroyed_pools; /* how many of these are gone for their owners */
     struct sim_map map;
-    struct sim_stream *streams, *spare_streams; /* all but the legacy ones */
+    struct sim_stream *streams, *spare_streams; /* created and per-thread ones */
     struct sim_event *events, *spare_events, *dead_events; /* dead: of destroyed contexts */
     struct sim_context *contexts, *spare_contexts;
     struct sim_handles stream_handles, event_handles; /* of created streams */

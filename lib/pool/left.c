@@ -2,7 +2,7 @@
 #include "lib/gpu/clock.h"
 #include "lib/pool/left.h"
 
-#define LONGEST GPU_SECOND /* between two looks: at most */
+#define LONGEST GPU_SECOND /* the most between two looks of the keeper */
 #define SHORTEST GPU_MILLISECOND
 
 uint64_t weir__keeper_interval(weir *w)
@@ -13,7 +13,7 @@ uint64_t weir__keeper_interval(weir *w)
             if (atomic_load(&pool->settings.is_auto) && shortest > WEIR__DEMAND_EPOCH)
                 shortest = WEIR__DEMAND_EPOCH;
             uint64_t part = atomic_load(&pool->cache.idle) / WEIR__KEEPER_LOOKS;
-            /* Whole looks to a part: otherwise each part would last until the look after it. */
+            /* A part is a whole number of looks: otherwise it would last until the look behind its end. */
             part /= (part + LONGEST - 1) / LONGEST + !part;
             if (atomic_load(&pool->cache.classes) && part < shortest)
                 shortest = part;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * left.h - what is left for the keeper to look at (keeper.h): word is left with the pool, and the keeper's job is woken.
+ * left.h - telling the keeper (keeper.h) that a pool has something to look at: a flag of the pool is set, and the keeper's job woken.
  *
- * Without a keeper these do nothing.
+ * Without a keeper these functions do nothing.
  */
 #ifndef WEIR_LIB_LEFT_H
 #define WEIR_LIB_LEFT_H
@@ -14,13 +14,13 @@ static inline bool weir__keeper_is_on(const weir *w)
     return atomic_load_explicit(&w->keeper.is_on, memory_order_relaxed);
 }
 
-/* Nanoseconds between two looks of the keeper: so many that each cache is looked at four times in its cache.idle. */
+/* Nanoseconds between two looks of the keeper. The shortest cache.idle of all pools has four looks. */
 uint64_t weir__keeper_interval(weir *w);
 
-/* Everything is to be looked at anew: thresholds may have fallen. Called without device->lock and pool->lock. */
+/* Has the keeper look at all pools anew, as their thresholds may have fallen. Called without device->lock and pool->lock. */
 void weir__keeper_look(weir *w);
 
-/* There is something new to look at. */
+/* Wakes the keeper after its usual interval. */
 void weir__keeper_wake(weir *w);
 
 /* Something was freed into the pool, or its threshold fell: the keeper is to look whether idle memory can go back to the device. */

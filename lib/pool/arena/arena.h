@@ -3,7 +3,7 @@
  * arena.h - memory that Weir maps itself: one range of addresses, in two parts that share what is mapped. Requests below 1 MiB have a part
  * of their own, so that small blocks pin no large pages.
  *
- * Who may call when, and what goes on during a call of the driver: see page.h. extent.h says what a stream and a sequence are.
+ * page.h says which calls need which lock, and what may go on during a call of the driver. extent.h says what a stream and a sequence are.
  */
 #ifndef WEIR_LIB_ARENA_H
 #define WEIR_LIB_ARENA_H
@@ -13,10 +13,10 @@
 #define WEIR__ARENA_LARGE (UINT64_C(1) << 20) /* bytes of the smallest request of the large part */
 
 struct weir__arena {
-    struct weir__pages small, large; /* three quarters of the range are large's, the upper quarter is small's */
+    struct weir__pages small, large; /* `large` has the lower three quarters of the range, `small` the upper one */
 };
 
-/* What a stream freed in an arena. Zero-initialise. Its owner keeps it until nothing of it is pending. */
+/* The extents that one stream freed in an arena. Zero-initialise. Its owner keeps it until none of them is pending. */
 struct weir__arena_stream {
     struct weir__extent_stream small, large;
 };
@@ -26,9 +26,9 @@ struct weir__arena_figures {
     uint64_t mapped, live, complete, pending; /* bytes */
 };
 
-/* base > 0, a multiple of the unit of pages; bytes: of four of them. false: no host memory; clear it also then. */
+/* base > 0: a multiple of the unit of pages. bytes: a multiple of four units. Returns false without host memory; call clear() also then. */
 bool weir__arena_init(struct weir__arena *arena, uint64_t base, uint64_t bytes, const struct weir__page_driver *driver, void *data);
-/* Unmaps everything. Precondition: nobody uses it any more. */
+/* Unmaps everything. Precondition: nobody uses the arena any more. */
 void weir__arena_clear(struct weir__arena *arena);
 
 static inline struct weir__pages *weir__arena_part(struct weir__arena *arena, uint64_t bytes)
@@ -41,7 +41,7 @@ static inline struct weir__extent_stream *weir__arena_stream_part(struct weir__a
     return !stream ? NULL : bytes < WEIR__ARENA_LARGE ? &stream->small : &stream->large;
 }
 
-/* Of what is mapped and free; NULL: there is nothing that fits. bytes > 0. */
+/* Takes an extent out of memory that is mapped and free. NULL: nothing fits, or no host memory. bytes > 0. */
 static inline struct weir__extent *weir__arena_take(struct weir__arena *arena, struct weir__arena_stream *stream, uint64_t bytes)
 {
     struct weir__extents *extents = &weir__arena_part(arena, bytes)->extents;
@@ -69,7 +69,7 @@ bool weir__arena_pinned(const struct weir__arena *arena, size_t most, uint64_t *
 
 struct weir__arena_figures weir__arena_figures(const struct weir__arena *arena);
 
-/* Everything that the headers here say is so, while no call of the driver is under way. */
+/* Whether everything that the headers of this folder say is so. Called while no call of the driver is under way. */
 bool weir__arena_is_valid(const struct weir__arena *arena);
 
 #endif
