@@ -54,14 +54,22 @@ bool weir__event_pause(const struct gpu *gpu, uint64_t *pause, uint64_t deadline
     return true;
 }
 
-enum weir__event_state weir__event_look(const struct gpu *gpu, gpu_event event)
+int weir__event_ask(const struct gpu *gpu, gpu_event event)
 {
     int code = gpu->event_query(event);
-    if (code == GPU_SUCCESS)
-        code = gpu->event_synchronize(event);
+    return code == GPU_SUCCESS ? gpu->event_synchronize(event) : code;
+}
+
+enum weir__event_state weir__event_state_of(int code)
+{
     if (code == GPU_SUCCESS || code == GPU_CONTEXT_DESTROYED)
         return WEIR__EVENT_COMPLETE;
     return code == GPU_NOT_READY ? WEIR__EVENT_PENDING : WEIR__EVENT_BROKEN;
+}
+
+enum weir__event_state weir__event_look(const struct gpu *gpu, gpu_event event)
+{
+    return weir__event_state_of(weir__event_ask(gpu, event));
 }
 
 bool weir__event_wait(const struct gpu *gpu, gpu_event event, uint64_t deadline)

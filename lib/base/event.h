@@ -36,6 +36,9 @@ enum weir__event_state {
 };
 /* Asks once. */
 enum weir__event_state weir__event_look(const struct gpu *gpu, gpu_event event);
+/* The same in two steps: the waist's code, and what it says. */
+int weir__event_ask(const struct gpu *gpu, gpu_event event);
+enum weir__event_state weir__event_state_of(int code);
 
 /*
  * Looks until the event is complete or `deadline` (by gpu->now()) has passed, once at least. true: it is complete.

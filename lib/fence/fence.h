@@ -77,10 +77,11 @@ struct weir__line {
     _Atomic enum weir__line_kind kind; /* changed under `lock` */
     _Atomic uint64_t step;             /* that frees note now; raised under `lock` */
     _Atomic uint64_t done;             /* raised under `lock` */
-    _Atomic uint64_t uncovered;        /* bytes freed since the newest mark; 0: none. A free adds to it, a mark takes all */
+    _Atomic uint64_t uncovered;        /* at least the bytes freed since the newest mark; 0: none. A free adds to it, a mark takes all */
 
     pthread_mutex_t lock;                 /* guards the rest */
     struct gpu_context context;           /* of an OPEN line */
+    unsigned openers;                     /* two weirs may have the same stream open: it is OPEN until the last of them closes it */
     struct weir__mark marks[WEIR__MARKS]; /* the oldest first */
     unsigned count;
     gpu_event spare; /* for the next mark, or NULL */
@@ -143,9 +144,9 @@ struct weir__line *weir__line_open(struct weir__fences *fences, const struct wei
 struct weir__line *weir__line_of(struct weir__fences *fences, const struct weir__caller *caller);
 void weir__line_put(struct weir__line *line);
 
-/* The stream is not open any more; it is alive still, and gets its last mark. */
+/* One that opened the stream has closed it; it is alive still, and gets its last mark if nobody has it open any more. */
 void weir__line_close(struct weir__line *line);
-/* It was destroyed while it was open. */
+/* The same of a stream that was destroyed while it was open, whoever else has it open. */
 void weir__line_gone(struct weir__line *line);
 /* weir_close() has begun, which no capture may outlast: lines that captured when they were closed are gone. */
 void weir__fences_captures_over(struct weir__fences *fences);

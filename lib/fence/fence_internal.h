@@ -16,14 +16,14 @@ bool weir__debts_have_none(const struct weir__debts *debts);
 
 /* With the line's lock: what no mark covers moves to the line of the device. */
 void weir__line_move_to_device(struct weir__line *line);
-/* With the line's lock: a mark behind all work of the stream, which may be touched, for so many bytes. Returns the waist's code. */
-int weir__line_mark(struct weir__line *line, uint64_t bytes, bool may_share, uint64_t *step);
-/* With the line's lock: as weir__line_cover(). */
-bool weir__line_cover_locked(struct weir__line *line, bool is_named);
+/* With the line's lock: as weir__line_cover(). Returns the waist's code, or GPU_INVALID_HANDLE where the stream may not be touched. */
+int weir__line_cover_locked(struct weir__line *line, bool is_named);
+/* Nobody may touch the stream from now on, if its line is of that kind. */
+void weir__line_end_if(struct weir__line *line, enum weir__line_kind kind);
+/* With the tables' lock: whether something was freed on the line, or a point is there, behind `after` and no later than `step`. */
+bool weir__line_is_needed(const struct weir__line *line, uint64_t after, uint64_t step);
 /* With the line's lock, within a call that names the stream: if it was closed, it lives all the same. */
 void weir__line_revive(struct weir__line *line);
-/* With the line's lock. */
-void weir__line_drop_mark(struct weir__line *line, unsigned at);
 
 /* The line that comes after `after` (NULL: the first) and in which something of the scope is pending, for the caller to use until the next
    call; `after` is put. NULL at the end. */

@@ -61,12 +61,11 @@ static void unlist(struct weir__line *line)
     line->fences->count -= line != line->fences->whole;
 }
 
-/* A list by `next` of lines that are unlisted. */
-static void destroy_lines(struct weir__line *first)
+/* A list by `next` of lines that are unlisted. Their fences may have gone by now. */
+static void destroy_lines(const struct gpu *gpu, struct weir__line *first)
 {
     while (first) {
         struct weir__line *line = first;
-        const struct gpu *gpu = line->fences->gpu;
         first = line->next;
         while (line->count)
             gpu->event_destroy(line->marks[--line->count].event);
@@ -122,7 +121,7 @@ static void drop_needless(struct weir__fences *fences)
     weir__tables_lock();
     struct weir__line *taken = take_needless(fences);
     weir__tables_unlock();
-    destroy_lines(taken);
+    destroy_lines(fences->gpu, taken);
 }
 
 /* Fences ------------------------------------------------------------------------------------------------------------------------------- */
@@ -180,7 +179,7 @@ static bool take_unused(struct weir__fences *fences)
 
 static void destroy_fences(struct weir__fences *fences)
 {
-    destroy_lines(fences->whole);
+    destroy_lines(fences->gpu, fences->whole);
     weir__table_destroy(&fences->lines);
     free(fences);
 }
@@ -188,13 +187,14 @@ static void destroy_fences(struct weir__fences *fences)
 void weir__fences_leave(struct weir__fences *fences)
 {
     const struct weir__scope scope = {.fences = fences};
+    const struct gpu *gpu = fences->gpu;
     weir__scope_look(&scope);
     weir__tables_lock();
     fences->users--;
     struct weir__line *taken = fences->users ? NULL : take_needless(fences);
     bool is_unused = take_unused(fences);
     weir__tables_unlock();
-    destroy_lines(taken);
+    destroy_lines(gpu, taken);
     if (is_unused)
         destroy_fences(fences);
 }
@@ -243,6 +243,7 @@ struct weir__line *weir__line_open(struct weir__fences *fences, const struct wei
     weir__current_end(gpu, former);
     pthread_mutex_lock(&line->lock);
     line->context = context;
+    line->openers++;
     atomic_store(&line->kind, WEIR__LINE_OPEN);
     pthread_mutex_unlock(&line->lock);
     return line;
@@ -251,11 +252,12 @@ struct weir__line *weir__line_open(struct weir__fences *fences, const struct wei
 void weir__line_put(struct weir__line *line)
 {
     struct weir__fences *fences = line->fences;
+    const struct gpu *gpu = fences->gpu;
     weir__tables_lock();
-    bool is_lost = !line->id && line->users == 1 && atomic_load(&line->kind) == WEIR__LINE_PASSING;
+    bool is_lost = !line->id && line->users == 1;
     weir__tables_unlock();
     if (is_lost)
-        weir__line_gone(line); /* no other call will ever find it */
+        weir__line_end_if(line, WEIR__LINE_PASSING); /* no other call will ever find it */
     weir__tables_lock();
     line->users--;
     bool is_dropped = is_needless(line) && (atomic_load(&line->kind) == WEIR__LINE_GONE || !fences->users);
@@ -266,31 +268,33 @@ void weir__line_put(struct weir__line *line)
     bool is_unused = take_unused(fences);
     weir__tables_unlock();
     if (is_dropped)
-        destroy_lines(line);
+        destroy_lines(gpu, line);
     if (is_unused)
         destroy_fences(fences);
 }
 
-void weir__line_close(struct weir__line *line)
+/* Scopes ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* What is pending on the line. Called with the tables' lock. */
+static uint64_t pending_on(const struct weir__scope *scope, const struct weir__line *line)
 {
-    pthread_mutex_lock(&line->lock);
-    uint64_t taken = atomic_exchange(&line->uncovered, 0), step;
-    bool is_alive = line->fences->gpu->context_is_alive(&line->context);
-    int code = taken && is_alive ? weir__line_mark(line, taken, false, &step) : GPU_SUCCESS;
-    if (code != GPU_SUCCESS || !is_alive)
-        atomic_fetch_add(&line->uncovered, taken);
-    atomic_store(&line->kind, code == GPU_CAPTURE_UNSUPPORTED ? WEIR__LINE_CAPTURED : WEIR__LINE_GONE);
-    if (code != GPU_CAPTURE_UNSUPPORTED)
-        weir__line_move_to_device(line);
-    pthread_mutex_unlock(&line->lock);
+    uint64_t bytes = 0;
+    for (struct weir__debt *debt = line->debts; debt; debt = debt->next)
+        if (scope->debts ? debt->owner == scope->debts : debt->owner->fences == scope->fences)
+            bytes += weir__debt_pending(debt);
+    return bytes;
 }
 
-void weir__line_gone(struct weir__line *line)
+/* In one look, so that what moves from line to line meanwhile counts once. */
+uint64_t weir__scope_pending(const struct weir__scope *scope)
 {
-    pthread_mutex_lock(&line->lock);
-    atomic_store(&line->kind, WEIR__LINE_GONE);
-    weir__line_move_to_device(line);
-    pthread_mutex_unlock(&line->lock);
+    uint64_t bytes = 0;
+    weir__tables_lock();
+    for (const struct weir__line *line = lines; line; line = line->next)
+        if (!scope->line || line == scope->line)
+            bytes += pending_on(scope, line);
+    weir__tables_unlock();
+    return bytes;
 }
 
 /* Whether something of the scope is pending on the line. Called with the tables' lock. */
@@ -300,10 +304,7 @@ static bool is_in(const struct weir__scope *scope, const struct weir__line *line
         return line == scope->line;
     if (!scope->debts && line->fences == scope->fences && (line->users || has_pending(line)))
         return true;
-    for (struct weir__debt *debt = line->debts; debt; debt = debt->next)
-        if ((scope->debts ? debt->owner == scope->debts : debt->owner->fences == scope->fences) && weir__debt_pending(debt))
-            return true;
-    return false;
+    return pending_on(scope, line);
 }
 
 struct weir__line *weir__scope_next(const struct weir__scope *scope, struct weir__line *after)
@@ -324,8 +325,7 @@ void weir__fences_captures_over(struct weir__fences *fences)
 {
     const struct weir__scope scope = {.fences = fences};
     for (struct weir__line *line = weir__scope_next(&scope, NULL); line; line = weir__scope_next(&scope, line))
-        if (atomic_load(&line->kind) == WEIR__LINE_CAPTURED)
-            weir__line_gone(line);
+        weir__line_end_if(line, WEIR__LINE_CAPTURED);
 }
 
 /* Debts -------------------------------------------------------------------------------------------------------------------------------- */

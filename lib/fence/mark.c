@@ -6,7 +6,7 @@
 
 /* Marks -------------------------------------------------------------------------------------------------------------------------------- */
 
-void weir__line_drop_mark(struct weir__line *line, unsigned at)
+static void drop_mark(struct weir__line *line, unsigned at)
 {
     gpu_event unused = line->marks[at].event;
     for (unsigned i = at + 1; i < line->count; i++)
@@ -18,7 +18,7 @@ void weir__line_drop_mark(struct weir__line *line, unsigned at)
         line->spare = unused;
 }
 
-/* Whether a point of something parked is on the line, behind `after` and no later than `step`. Called with the tables' lock. */
+/* Whether a point of something parked is there. Called with the tables' lock. */
 static bool has_point(const struct weir__line *line, uint64_t after, uint64_t step)
 {
     for (const struct weir__fences *fences = weir__fences_first; fences; fences = fences->next)
@@ -29,13 +29,12 @@ static bool has_point(const struct weir__line *line, uint64_t after, uint64_t st
     return false;
 }
 
-/* Called with the tables' lock. */
-static bool has_debt(const struct weir__line *line, uint64_t after, uint64_t step)
+bool weir__line_is_needed(const struct weir__line *line, uint64_t after, uint64_t step)
 {
     for (struct weir__debt *debt = line->debts; debt; debt = debt->next)
         if (weir__debt_bytes(debt, after, step))
             return true;
-    return false;
+    return has_point(line, after, step);
 }
 
 /* Drops the marks on which nothing depends. A free that has read the step of one and is not counted yet will find the next mark behind
@@ -46,13 +45,13 @@ static void drop_needless(struct weir__line *line)
     uint64_t after = atomic_load(&line->done);
     weir__tables_lock();
     for (unsigned i = 0; i < line->count; i++) {
-        is_needed[i] = has_debt(line, after, line->marks[i].step) || has_point(line, after, line->marks[i].step);
+        is_needed[i] = weir__line_is_needed(line, after, line->marks[i].step);
         after = line->marks[i].step;
     }
     weir__tables_unlock();
     for (unsigned i = line->count; i-- > 0;)
         if (!is_needed[i])
-            weir__line_drop_mark(line, i);
+            drop_mark(line, i);
 }
 
 static int record(const struct weir__line *line, gpu_event event)
@@ -93,7 +92,8 @@ static bool can_share(struct weir__line *line, uint64_t bytes)
     return mark && mark->step > line->passed && bytes <= WEIR__STEP_BYTES && mark->bytes <= WEIR__STEP_BYTES - bytes;
 }
 
-int weir__line_mark(struct weir__line *line, uint64_t bytes, bool may_share, uint64_t *step)
+/* A mark behind all work of the stream, which may be touched, for so many bytes. Returns the waist's code. */
+static int make_mark(struct weir__line *line, uint64_t bytes, bool may_share, uint64_t *step)
 {
     bool shares = may_share && can_share(line, bytes);
     /* Raised before the record: a free that reads what it was has its work before the event. */
@@ -116,15 +116,16 @@ int weir__line_mark(struct weir__line *line, uint64_t bytes, bool may_share, uin
     return code;
 }
 
-/* What the event of the oldest mark says. With its context only the work of that context is done for certain, which is less than that of
-   the device. */
+/* What the event of the oldest mark says. When a context is destroyed its own work is done for certain. That is less than what is on the
+   line of a device, or on that of stream 0, which another context may have named. */
 static enum weir__event_state look_at_oldest(const struct weir__line *line)
 {
     const struct gpu *gpu = line->fences->gpu;
     gpu_event event = line->marks[0].event;
-    if (line == line->fences->whole && gpu->event_query(event) == GPU_CONTEXT_DESTROYED)
+    int code = weir__event_ask(gpu, event);
+    if (code == GPU_CONTEXT_DESTROYED && weir__handle_is_fixed(line->handle))
         return WEIR__EVENT_BROKEN;
-    return weir__event_look(gpu, event);
+    return weir__event_state_of(code);
 }
 
 unsigned weir__line_look(struct weir__line *line)
@@ -137,7 +138,7 @@ unsigned weir__line_look(struct weir__line *line)
         lost = state == WEIR__EVENT_COMPLETE ? 0 : lost + line->marks[0].bytes;
         if (state == WEIR__EVENT_COMPLETE)
             atomic_store(&line->done, line->marks[0].step);
-        weir__line_drop_mark(line, 0);
+        drop_mark(line, 0);
     }
     unsigned left = line->count;
     if (!left)
@@ -174,6 +175,8 @@ void weir__line_move_to_device(struct weir__line *line)
     uint64_t after = last ? last->step : atomic_load(&line->done), moved = 0;
     if (line == whole)
         return;
+    /* Before the bytes are moved: what is freed, parked or passed on here meanwhile counts as uncovered again. */
+    atomic_store(&line->uncovered, 0);
     weir__tables_lock();
     uint64_t step = atomic_load(&whole->step);
     for (struct weir__debt *debt = line->debts; debt; debt = debt->next) {
@@ -184,8 +187,30 @@ void weir__line_move_to_device(struct weir__line *line)
     }
     moved += move_points(line, after, step);
     weir__tables_unlock();
-    atomic_store(&line->uncovered, 0);
     atomic_fetch_add(&whole->uncovered, moved);
+}
+
+/* Called with the line's lock. */
+static void end(struct weir__line *line)
+{
+    atomic_store(&line->kind, WEIR__LINE_GONE);
+    weir__line_move_to_device(line);
+}
+
+void weir__line_end_if(struct weir__line *line, enum weir__line_kind kind)
+{
+    pthread_mutex_lock(&line->lock);
+    if (atomic_load(&line->kind) == kind)
+        end(line);
+    pthread_mutex_unlock(&line->lock);
+}
+
+void weir__line_gone(struct weir__line *line)
+{
+    pthread_mutex_lock(&line->lock);
+    line->openers--;
+    end(line);
+    pthread_mutex_unlock(&line->lock);
 }
 
 /* Whether the handle may be touched although no call names it. The program may have destroyed its context. */
@@ -195,29 +220,41 @@ static bool is_usable(struct weir__line *line)
         return false;
     if (line->fences->gpu->context_is_alive(&line->context))
         return true;
-    atomic_store(&line->kind, WEIR__LINE_GONE);
-    weir__line_move_to_device(line);
+    end(line);
     return false;
 }
 
-bool weir__line_cover_locked(struct weir__line *line, bool is_named)
+int weir__line_cover_locked(struct weir__line *line, bool is_named)
 {
-    uint64_t taken = atomic_exchange(&line->uncovered, 0), step;
-    if (!taken)
-        return true;
-    if ((is_named || is_usable(line)) && weir__line_mark(line, taken, false, &step) == GPU_SUCCESS)
-        return true;
-    if (atomic_load(&line->kind) != WEIR__LINE_GONE)
+    uint64_t taken, step;
+    if (!atomic_load(&line->uncovered))
+        return GPU_SUCCESS;
+    if (!is_named && !is_usable(line))
+        return GPU_INVALID_HANDLE;
+    taken = atomic_exchange(&line->uncovered, 0);
+    int code = make_mark(line, taken, false, &step);
+    if (code != GPU_SUCCESS)
         atomic_fetch_add(&line->uncovered, taken);
-    return false;
+    return code;
 }
 
 bool weir__line_cover(struct weir__line *line, bool is_named)
 {
     pthread_mutex_lock(&line->lock);
-    bool is_covered = weir__line_cover_locked(line, is_named);
+    int code = weir__line_cover_locked(line, is_named);
     pthread_mutex_unlock(&line->lock);
-    return is_covered;
+    return code == GPU_SUCCESS;
+}
+
+void weir__line_close(struct weir__line *line)
+{
+    pthread_mutex_lock(&line->lock);
+    bool is_last = !--line->openers && atomic_load(&line->kind) == WEIR__LINE_OPEN;
+    if (is_last && weir__line_cover_locked(line, false) == GPU_CAPTURE_UNSUPPORTED)
+        atomic_store(&line->kind, WEIR__LINE_CAPTURED);
+    else if (is_last)
+        end(line);
+    pthread_mutex_unlock(&line->lock);
 }
 
 /* Frees -------------------------------------------------------------------------------------------------------------------------------- */
@@ -236,7 +273,7 @@ static void count_open(struct weir__debt *debt, uint64_t bytes, uint64_t *step)
     weir__debt_add(debt, *step, bytes);
     atomic_fetch_add(&line->uncovered, bytes);
     if (atomic_load(&line->kind) == WEIR__LINE_GONE)
-        weir__line_gone(line);
+        weir__line_end_if(line, WEIR__LINE_GONE);
 }
 
 /* With the line's lock: the free and its mark, or nothing. */
@@ -245,7 +282,7 @@ static int count_marked(struct weir__debt *debt, uint64_t bytes, uint64_t *step)
     struct weir__line *line = debt->line;
     uint64_t taken = atomic_exchange(&line->uncovered, 0);
     bool is_open = atomic_load(&line->kind) == WEIR__LINE_OPEN;
-    int code = weir__line_mark(line, taken + bytes, !taken && !is_open, step);
+    int code = make_mark(line, taken + bytes, !taken && !is_open, step);
     if (code == GPU_SUCCESS)
         weir__debt_add(debt, *step, bytes);
     else

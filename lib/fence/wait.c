@@ -8,27 +8,6 @@
 
 /* The host ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* Called with the tables' lock. */
-static uint64_t pending_on(const struct weir__scope *scope, const struct weir__line *line)
-{
-    uint64_t bytes = 0;
-    for (struct weir__debt *debt = line->debts; debt; debt = debt->next)
-        if (scope->debts ? debt->owner == scope->debts : debt->owner->fences == scope->fences)
-            bytes += weir__debt_pending(debt);
-    return bytes;
-}
-
-uint64_t weir__scope_pending(const struct weir__scope *scope)
-{
-    uint64_t bytes = 0;
-    for (struct weir__line *line = weir__scope_next(scope, NULL); line; line = weir__scope_next(scope, line)) {
-        weir__tables_lock();
-        bytes += pending_on(scope, line);
-        weir__tables_unlock();
-    }
-    return bytes;
-}
-
 void weir__scope_cover(const struct weir__scope *scope)
 {
     for (struct weir__line *line = weir__scope_next(scope, NULL); line; line = weir__scope_next(scope, line))
@@ -45,9 +24,10 @@ unsigned weir__scope_look(const struct weir__scope *scope)
 
 uint64_t weir__scope_wait(const struct weir__scope *scope, uint64_t enough, uint64_t deadline)
 {
-    uint64_t before = weir__scope_pending(scope), pause = 0, left;
+    uint64_t before, pause = 0, left;
     unsigned marks;
-    weir__scope_cover(scope);
+    weir__scope_cover(scope); /* which may find that a line is gone: what moves to that of its device is not complete */
+    before = weir__scope_pending(scope);
     do {
         marks = weir__scope_look(scope);
         left = weir__scope_pending(scope);
@@ -74,15 +54,22 @@ static void gather(struct weir__fences *fences)
     }
 }
 
-/* With the lock of the device's line. Everything that was on the device is complete, and seen. */
+/* Where there are no events, the line of a device has no marks either: all that is on it is complete, and seen, once the device is waited
+   for. That takes as long as its work, so no lock is held. */
 static bool synchronise(struct weir__line *whole)
 {
+    weir__tables_lock();
+    bool is_needed = weir__line_is_needed(whole, atomic_load(&whole->done), UINT64_MAX);
+    weir__tables_unlock();
+    if (!is_needed)
+        return true;
     uint64_t ended = atomic_fetch_add(&whole->step, 1);
     if (whole->fences->gpu->device_synchronize(whole->fences->device) != GPU_SUCCESS)
         return false;
-    atomic_store(&whole->done, ended);
-    while (whole->count)
-        weir__line_drop_mark(whole, 0);
+    pthread_mutex_lock(&whole->lock);
+    if (atomic_load(&whole->done) < ended)
+        atomic_store(&whole->done, ended);
+    pthread_mutex_unlock(&whole->lock);
     return true;
 }
 
@@ -92,17 +79,23 @@ bool weir__fences_cover_device(struct weir__fences *fences, bool may_synchronise
     if (!fences->has_device_events && !may_synchronise)
         return false;
     gather(fences);
+    if (!fences->has_device_events)
+        return synchronise(whole);
     pthread_mutex_lock(&whole->lock);
-    uint64_t taken = atomic_exchange(&whole->uncovered, 0), step;
-    bool is_covered =
-        !taken || (fences->has_device_events ? weir__line_mark(whole, taken, false, &step) == GPU_SUCCESS : synchronise(whole));
-    if (!is_covered)
-        atomic_fetch_add(&whole->uncovered, taken);
+    bool is_covered = weir__line_cover_locked(whole, true) == GPU_SUCCESS;
     pthread_mutex_unlock(&whole->lock);
     return is_covered;
 }
 
 /* Another stream ----------------------------------------------------------------------------------------------------------------------- */
+
+/* Whether a handle that means another stream on each device means that of this device. */
+static bool is_current(const struct weir__line *line)
+{
+    int current;
+    return !weir__handle_is_fixed(line->handle) ||
+           (line->fences->gpu->get_current_device(&current) == GPU_SUCCESS && current == line->fences->device);
+}
 
 /* The stream of `own`'s line waits for the mark, so what is freed before it is that stream's. Called with the lender's lock. Returns
    whether the call succeeded. */
@@ -111,13 +104,15 @@ static bool pass(struct weir__debt *debt, const struct weir__mark *mark, struct 
     struct weir__line *lender = debt->line, *user = own->line;
     const struct gpu *gpu = user->fences->gpu;
     int former = weir__current_begin(gpu, user->fences->device, user->handle);
-    int code = gpu->stream_wait_event(user->handle, mark->event);
+    bool waits = is_current(user) && gpu->stream_wait_event(user->handle, mark->event) == GPU_SUCCESS;
     weir__current_end(gpu, former);
-    if (code != GPU_SUCCESS)
+    if (!waits)
         return false;
     lender->passed = mark->step;
+    weir__tables_lock(); /* so that it is pending at any moment */
     uint64_t bytes = weir__debt_take(debt, atomic_load(&lender->done), mark->step);
     weir__debt_add(own, atomic_load(&user->step), bytes);
+    weir__tables_unlock();
     atomic_fetch_add(&user->uncovered, bytes);
     *got += bytes;
     return true;
@@ -133,8 +128,9 @@ static void borrow(struct weir__line *lender, struct weir__debt *own, uint64_t e
     bool goes_on = debt, is_covered = false;
     for (unsigned i = 0; goes_on && *got < enough && weir__debt_pending(debt); i++) {
         if (i >= lender->count) {
-            if (is_covered || !(is_covered = weir__line_cover_locked(lender, false)) || !lender->count)
+            if (is_covered || weir__line_cover_locked(lender, false) != GPU_SUCCESS || !lender->count)
                 break;
+            is_covered = true;
             i = lender->count - 1; /* the new one, or the newest that was recorded anew */
         }
         const struct weir__mark *mark = &lender->marks[i];
@@ -223,12 +219,13 @@ struct weir__parked *weir__fences_settled(struct weir__fences *fences)
 
 void weir__debts_retire(struct weir__debts *debts, void (*end)(struct weir__debts *debts))
 {
+    struct weir__fences *fences = debts->fences; /* the sweep of another thread may end the owner at once */
     weir__tables_lock();
     debts->end = end;
-    debts->next_retired = debts->fences->retired;
-    debts->fences->retired = debts;
+    debts->next_retired = fences->retired;
+    fences->retired = debts;
     weir__tables_unlock();
-    weir__fences_sweep(debts->fences);
+    weir__fences_sweep(fences);
 }
 
 void weir__fences_sweep(struct weir__fences *fences)

@@ -8,19 +8,24 @@ struct rig rig;
 
 /* The machine -------------------------------------------------------------------------------------------------------------------------- */
 
-void rig_begin_with(const char *settings)
+void rig_join(const struct gpu *gpu)
 {
-    char why[256];
-    const char *missing = NULL;
     enum gpu_capture_mode mode = GPU_CAPTURE_MODE_RELAXED;
-    ck_assert_msg(sim_configure(settings, why, sizeof why) == 0, "%s", why);
-    rig.gpu = gpu_find("sim", &missing);
-    ck_assert_ptr_nonnull(rig.gpu);
+    ck_assert_ptr_nonnull(gpu);
+    rig.gpu = gpu;
     ck_assert_int_eq(rig.gpu->exchange_capture_mode(&mode), GPU_SUCCESS);
     ck_assert_ptr_nonnull(rig.fences = weir__fences_join(rig.gpu, 0));
     ck_assert_ptr_nonnull(rig.other = weir__fences_join(rig.gpu, 1));
     weir__debts_init(&rig.debts, rig.fences);
     rig.scope = (struct weir__scope){.fences = rig.fences, .debts = &rig.debts};
+}
+
+void rig_begin_with(const char *settings)
+{
+    char why[256];
+    const char *missing = NULL;
+    ck_assert_msg(sim_configure(settings, why, sizeof why) == 0, "%s", why);
+    rig_join(gpu_find("sim", &missing));
 }
 
 void rig_begin(void)
@@ -670,6 +675,7 @@ int main(void)
               legacy_stream_is_one_line_that_is_marked_only_where_it_is_named);
     fence_add_waits(suite);
     fence_add_failures(suite);
+    fence_add_between(suite);
     fence_add_random(suite);
     return suite_run(suite);
 }

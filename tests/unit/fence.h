@@ -23,6 +23,8 @@ extern struct rig rig;
 void rig_begin_with(const char *settings);
 void rig_begin(void);
 void rig_end(void);
+/* The same on a table of operations of the test's own, which passes them on to the simulator. */
+void rig_join(const struct gpu *gpu);
 
 gpu_stream rig_stream(int device);
 /* The line of a stream, within a call that names it. */
@@ -42,5 +44,6 @@ void rig_close(struct weir__line *line, gpu_stream stream);
 void fence_add_waits(Suite *suite);
 void fence_add_failures(Suite *suite);
 void fence_add_random(Suite *suite);
+void fence_add_between(Suite *suite);
 
 #endif

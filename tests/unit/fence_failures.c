@@ -69,7 +69,8 @@ static struct weir__parked *play(const uint64_t ids[3])
     return parked;
 }
 
-static void run(void)
+/* With a call that is to fail, but not after everything is done. */
+static void run(const char *failing)
 {
     const struct weir__scope device = {.fences = rig.fences};
     const uint64_t begun = rig.gpu->now();
@@ -89,7 +90,7 @@ static void run(void)
         ck_assert_ptr_null(weir__fences_settled(rig.fences));
     }
     sim_advance(20 * MILLISECOND);
-    sim_fail(NULL, 0, 0);
+    sim_fail(failing, 0, 0);
     for (unsigned i = 0; i < 3; i++) {
         weir__scope_cover(&rig.scope);
         ck_assert(weir__fences_cover_device(rig.fences, true));
@@ -114,7 +115,7 @@ START_TEST(call_that_fails_completes_nothing_and_loses_nothing)
         rig_begin();
         used = sim_calls(calls[_i]);
         sim_fail(calls[_i], ++nth, _i % 2 ? GPU_UNKNOWN : GPU_ILLEGAL_ADDRESS);
-        run();
+        run(calls[_i]);
         used = sim_calls(calls[_i]) - used;
         rig_end();
     } while (nth <= used);

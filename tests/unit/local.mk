@@ -78,7 +78,13 @@ tests_unit_class_LDADD = tests/support/libsuite.la share/libshare.la
 
 check_PROGRAMS += tests/unit/fence
 TESTS += tests/unit/fence
-tests_unit_fence_SOURCES = %reldir%/fence.c %reldir%/fence.h %reldir%/fence_failures.c %reldir%/fence_random.c %reldir%/fence_waits.c
+tests_unit_fence_SOURCES = \
+	%reldir%/fence.c \
+	%reldir%/fence.h \
+	%reldir%/fence_between.c \
+	%reldir%/fence_failures.c \
+	%reldir%/fence_random.c \
+	%reldir%/fence_waits.c
 tests_unit_fence_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_fence_LDADD = lib/fence/libfence.la tests/support/libsuite.la tests/support/libfail.la share/libshare.la
 

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fence_between.c - what else happens in the process between two steps of a call: another weir that has the same stream open, another
+ * thread, a context that goes, a closed stream that is opened again.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/fence.h"
+
+/* The simulator's operations, one of which does something more. */
+static struct gpu hooked;
+static const struct gpu *sim_gpu;
+
+static void begin_hooked(const char *settings)
+{
+    rig_end();
+    rig_begin_with(settings);
+    weir__debts_end(&rig.debts);
+    weir__fences_leave(rig.other);
+    weir__fences_leave(rig.fences);
+    sim_gpu = rig.gpu;
+    hooked = *sim_gpu;
+    rig_join(&hooked);
+}
+
+/* Lines that are used from several sides ------------------------------------------------------------------------------------------------
+ */
+
+/* As two weirs of a process do. */
+START_TEST(stream_that_was_opened_twice_is_open_until_it_was_closed_twice)
+{
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *one = rig_open(stream), *two = rig_open(stream);
+    ck_assert_ptr_eq(one, two);
+    rig_delay(stream, 10);
+    rig_free(one, MIB, NEVER);
+    weir__line_close(one);
+    weir__line_put(one);
+    rig_free(two, MIB, NEVER);
+    ck_assert_int_eq(atomic_load(&two->kind), WEIR__LINE_OPEN);
+    ck_assert(weir__line_cover(two, false));
+    sim_advance(10 * MILLISECOND);
+    ck_assert_uint_eq(rig_look(), 0);
+    rig_close(two, stream);
+}
+END_TEST
+
+/* Nobody touches it, although another side has not heard of that yet. */
+START_TEST(stream_that_one_side_knows_to_be_destroyed_is_touched_by_none)
+{
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *one = rig_open(stream), *two = rig_open(stream);
+    rig_free(one, MIB, NEVER);
+    ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS); /* the simulator ends at whoever touches it now */
+    weir__line_gone(one);
+    weir__line_put(one);
+    struct weir__parked *parked = weir__parked_new(1);
+    weir__park(rig.fences, parked, &two, 1);
+    ck_assert(!weir__line_cover(two, false));
+    weir__line_close(two);
+    weir__line_put(two);
+    ck_assert(weir__fences_cover_device(rig.fences, false));
+    ck_assert_uint_eq(rig_look(), 0);
+    weir__line_look(rig.fences->whole);
+    ck_assert_ptr_eq(weir__fences_settled(rig.fences), parked);
+    free(parked);
+}
+END_TEST
+
+/* What comes to a line that is gone is not forgotten by those who cover all lines meanwhile. */
+START_TEST(stream_that_is_opened_again_is_covered_again)
+{
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    rig_delay(stream, 10);
+    rig_free(line, MIB, MIB); /* which keeps the line */
+    weir__line_close(line);
+    struct weir__parked *parked = weir__parked_new(1);
+    weir__park(rig.fences, parked, &line, 1);
+    weir__scope_cover(&rig.scope);
+    ck_assert_ptr_eq(rig_open(stream), line);
+    sim_advance(10 * MILLISECOND);
+    ck_assert(weir__line_cover(line, false));
+    ck_assert_uint_eq(rig_look(), 0);
+    weir__line_look(line);
+    ck_assert_ptr_eq(weir__fences_settled(rig.fences), parked);
+    free(parked);
+    weir__line_put(line);
+    rig_close(line, stream);
+}
+END_TEST
+
+/* Between two operations of the waist ----------------------------------------------------------------------------------------------------
+ */
+
+static bool was_free;
+
+static int synchronize_and_try_the_lock(int device)
+{
+    was_free = pthread_mutex_trylock(&rig.fences->whole->lock) == 0;
+    if (was_free)
+        pthread_mutex_unlock(&rig.fences->whole->lock);
+    return sim_gpu->device_synchronize(device);
+}
+
+/* A thread that waits without bound holds up nobody who looks. */
+START_TEST(device_is_synchronised_with_no_lock_held)
+{
+    begin_hooked("devices=2,driver=12.0");
+    hooked.device_synchronize = synchronize_and_try_the_lock;
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    rig_delay(stream, 10);
+    rig_free(line, MIB, NEVER);
+    ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
+    weir__line_gone(line);
+    weir__line_put(line);
+    was_free = false;
+    ck_assert(weir__fences_cover_device(rig.fences, true));
+    ck_assert(was_free);
+    ck_assert_uint_eq(rig_pending(), 0);
+}
+END_TEST
+
+static struct weir__line *late;
+static unsigned synchronised;
+
+/* The stream goes while the device is waited for, so that its last free is none of those that were waited for. */
+static int synchronize_and_lose_a_stream(int device)
+{
+    int code = sim_gpu->device_synchronize(device);
+    if (!synchronised++) {
+        gpu_stream stream = late->handle;
+        rig_delay(stream, 10);
+        rig_free(late, 2 * MIB, NEVER);
+        ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
+        weir__line_gone(late);
+        weir__line_put(late);
+    }
+    return code;
+}
+
+START_TEST(what_comes_while_the_device_is_waited_for_is_waited_for_next_time)
+{
+    begin_hooked("devices=2,driver=12.0");
+    hooked.device_synchronize = synchronize_and_lose_a_stream;
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    late = rig_open(rig_stream(0));
+    synchronised = 0;
+    rig_free(line, MIB, NEVER);
+    ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
+    weir__line_gone(line);
+    weir__line_put(line);
+    ck_assert(weir__fences_cover_device(rig.fences, true));
+    ck_assert_uint_eq(rig_look(), 2 * MIB);
+    ck_assert(weir__fences_cover_device(rig.fences, true));
+    ck_assert_uint_eq(rig_look(), 0);
+    ck_assert(weir__fences_cover_device(rig.fences, true));
+    ck_assert_uint_eq(synchronised, 2); /* nothing was left to wait for */
+}
+END_TEST
+
+static void *context;
+
+/* It is not ready; and at once the event's context is gone. */
+static int query_and_destroy_the_context(gpu_event event)
+{
+    int code = sim_gpu->event_query(event);
+    if (code == GPU_NOT_READY && context) {
+        sim_context_destroy(context);
+        sim_context_set_current(NULL);
+        context = NULL;
+    }
+    return code;
+}
+
+START_TEST(context_destroyed_while_its_event_of_the_device_is_asked_completes_nothing)
+{
+    begin_hooked("devices=2");
+    hooked.event_query = query_and_destroy_the_context;
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    rig_delay(stream, 10);
+    rig_free(line, MIB, NEVER);
+    ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
+    weir__line_gone(line);
+    weir__line_put(line);
+    context = sim_context_create(0);
+    ck_assert(weir__fences_cover_device(rig.fences, false));
+    ck_assert_uint_eq(rig_look(), MIB);
+    ck_assert_uint_eq(rig_look(), MIB);
+    ck_assert(weir__fences_cover_device(rig.fences, false));
+    sim_advance(10 * MILLISECOND);
+    ck_assert_uint_eq(rig_look(), 0);
+}
+END_TEST
+
+/* Between two steps of the tables --------------------------------------------------------------------------------------------------------
+ */
+
+static void end_owner(struct weir__debts *debts)
+{
+    weir__debts_end(debts);
+    memset(debts, 0xA5, sizeof *debts);
+    free(debts);
+}
+
+static void *sweep_often(void *is_over)
+{
+    enum gpu_capture_mode mode = GPU_CAPTURE_MODE_RELAXED;
+    rig.gpu->exchange_capture_mode(&mode);
+    while (!atomic_load((atomic_bool *)is_over))
+        weir__fences_sweep(rig.fences);
+    return NULL;
+}
+
+START_TEST(owner_that_retires_may_be_ended_by_the_sweep_of_another_thread)
+{
+    pthread_t sweeper;
+    atomic_bool is_over = false;
+    ck_assert_int_eq(pthread_create(&sweeper, NULL, sweep_often, &is_over), 0);
+    for (unsigned i = 0; i < suite_rounds(20000, 200000); i++) {
+        struct weir__debts *debts = malloc(sizeof *debts);
+        ck_assert_ptr_nonnull(debts);
+        weir__debts_init(debts, rig.fences);
+        weir__debts_retire(debts, end_owner);
+    }
+    atomic_store(&is_over, true);
+    ck_assert_int_eq(pthread_join(sweeper, NULL), 0);
+    ck_assert_ptr_null(rig.fences->retired);
+}
+END_TEST
+
+#define LINES 4
+
+static struct weir__line *round_lines[LINES];
+
+/* From line to line, and never off them. */
+static void *pass_round(void *is_over)
+{
+    enum gpu_capture_mode mode = GPU_CAPTURE_MODE_RELAXED;
+    rig.gpu->exchange_capture_mode(&mode);
+    for (unsigned i = 0; !atomic_load((atomic_bool *)is_over); i++)
+        weir__debts_order(&rig.debts, round_lines[i % LINES], MIB);
+    return NULL;
+}
+
+START_TEST(memory_that_is_passed_on_is_pending_at_any_moment)
+{
+    pthread_t passer;
+    gpu_stream streams[LINES];
+    atomic_bool is_over = false;
+    for (unsigned i = 0; i < LINES; i++) {
+        round_lines[i] = rig_open(streams[i] = rig_stream(0));
+        rig_delay(streams[i], 10);
+    }
+    rig_free(round_lines[0], MIB, NEVER);
+    ck_assert_int_eq(pthread_create(&passer, NULL, pass_round, &is_over), 0);
+    for (unsigned i = 0; i < suite_rounds(20000, 200000); i++) {
+        ck_assert_uint_eq(rig_pending(), MIB);
+        ck_assert(!weir__debts_are_settled(&rig.debts));
+    }
+    atomic_store(&is_over, true);
+    ck_assert_int_eq(pthread_join(passer, NULL), 0);
+    for (unsigned i = 0; i < LINES; i++)
+        rig_close(round_lines[i], streams[i]);
+    ck_assert_uint_eq(rig_look(), 0);
+}
+END_TEST
+
+/* Waits that would be in vain, or count what is not complete ------------------------------------------------------------------------------
+ */
+
+START_TEST(owner_with_nothing_pending_does_not_wait_for_the_marks_of_others)
+{
+    struct weir__debts other;
+    gpu_stream stream = rig_stream(0), idle = rig_stream(0);
+    struct weir__line *line = rig_open(stream), *own = rig_open(idle);
+    uint64_t step;
+    weir__debts_init(&other, rig.fences);
+    rig_free(line, MIB, MIB);
+    rig_delay(stream, 1000);
+    ck_assert_int_eq(weir__line_free(weir__debt_of(&other, line), MIB, MIB, &step), GPU_SUCCESS);
+    uint64_t begun = rig.gpu->now();
+    ck_assert_uint_eq(weir__scope_wait(&rig.scope, UINT64_MAX, begun + 10000 * MILLISECOND), MIB);
+    ck_assert_uint_lt(rig.gpu->now() - begun, 1000 * MILLISECOND);
+    weir__debts_end(&other);
+    rig_close(line, stream);
+    rig_close(own, idle);
+}
+END_TEST
+
+/* What a line has lost to that of its device is complete only once that is. */
+START_TEST(wait_for_a_line_does_not_count_what_moves_to_its_device)
+{
+    void *own = sim_context_create(0);
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    const struct weir__scope scope = {.fences = rig.fences, .debts = &rig.debts, .line = line};
+    rig_free(line, MIB, NEVER);
+    sim_context_destroy(own);
+    sim_context_set_current(NULL);
+    ck_assert_uint_eq(weir__scope_wait(&scope, UINT64_MAX, rig.gpu->now()), 0);
+    ck_assert_uint_eq(rig_pending(), MIB);
+    weir__line_gone(line);
+    weir__line_put(line);
+}
+END_TEST
+
+/* The thread's current device is another one, and cannot be changed: no wait at all is better than one on the wrong device. */
+START_TEST(legacy_stream_of_another_device_waits_or_gets_nothing)
+{
+    static const char *const calls[] = {"get_current_device", "set_current_device"};
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    const struct weir__caller legacy = {.handle = GPU_STREAM_LEGACY};
+    struct weir__line *user = weir__line_of(rig.other, &legacy);
+    rig_delay(stream, 10);
+    rig_free(line, MIB, MIB);
+    sim_fail(calls[_i], 1, GPU_UNKNOWN);
+    ck_assert_uint_eq(weir__debts_order(&rig.debts, user, MIB), 0);
+    ck_assert_uint_eq(rig_pending_on(line), MIB);
+    ck_assert_uint_eq(weir__debts_order(&rig.debts, user, MIB), MIB);
+    ck_assert_uint_eq(rig_pending_on(user), MIB);
+    ck_assert_uint_eq(rig_look(), MIB);
+    sim_advance(10 * MILLISECOND);
+    ck_assert_uint_eq(rig_look(), 0);
+    weir__line_put(user);
+    rig_close(line, stream);
+}
+END_TEST
+
+void fence_add_between(Suite *suite)
+{
+    TCase *tcase = suite_case(suite, "between", 120);
+    tcase_add_checked_fixture(tcase, rig_begin, rig_end);
+    suite_add(tcase, stream_that_was_opened_twice_is_open_until_it_was_closed_twice,
+              stream_that_one_side_knows_to_be_destroyed_is_touched_by_none, stream_that_is_opened_again_is_covered_again,
+              device_is_synchronised_with_no_lock_held, what_comes_while_the_device_is_waited_for_is_waited_for_next_time,
+              context_destroyed_while_its_event_of_the_device_is_asked_completes_nothing,
+              owner_that_retires_may_be_ended_by_the_sweep_of_another_thread, memory_that_is_passed_on_is_pending_at_any_moment,
+              owner_with_nothing_pending_does_not_wait_for_the_marks_of_others, wait_for_a_line_does_not_count_what_moves_to_its_device);
+    tcase_add_loop_test(tcase, legacy_stream_of_another_device_waits_or_gets_nothing, 0, 2);
+}
