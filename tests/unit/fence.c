@@ -677,5 +677,6 @@ int main(void)
     fence_add_failures(suite);
     fence_add_between(suite);
     fence_add_random(suite);
+    fence_add_threads(suite);
     return suite_run(suite);
 }

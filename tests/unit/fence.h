@@ -45,5 +45,6 @@ void fence_add_waits(Suite *suite);
 void fence_add_failures(Suite *suite);
 void fence_add_random(Suite *suite);
 void fence_add_between(Suite *suite);
+void fence_add_threads(Suite *suite);
 
 #endif

@@ -84,6 +84,7 @@ tests_unit_fence_SOURCES = \
 	%reldir%/fence_between.c \
 	%reldir%/fence_failures.c \
 	%reldir%/fence_random.c \
+	%reldir%/fence_threads.c \
 	%reldir%/fence_waits.c
 tests_unit_fence_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_fence_LDADD = lib/fence/libfence.la tests/support/libsuite.la tests/support/libfail.la share/libshare.la
