@@ -53,8 +53,6 @@ lib_fence_libfence_la_SOURCES = \
 ## Everything but the waist and the version map.
 noinst_LTLIBRARIES += lib/librooms.la
 lib_librooms_la_SOURCES = \
-	%reldir%/base/bias.c \
-	%reldir%/base/bias.h \
 	%reldir%/base/call.c \
 	%reldir%/base/call.h \
 	%reldir%/base/class.c \
@@ -151,7 +149,6 @@ lib_librooms_la_SOURCES = \
 	%reldir%/alloc/cache.c \
 	%reldir%/alloc/cache.h \
 	%reldir%/alloc/calls.c \
-	%reldir%/alloc/fast.h \
 	%reldir%/alloc/flush.c \
 	%reldir%/alloc/flush.h \
 	%reldir%/alloc/free.c \

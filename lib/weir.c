@@ -16,7 +16,6 @@
 #include "lib/alloc/waits.h"
 #include "lib/attached.h"
 #include "lib/base/call.h"
-#include "lib/base/bias.h"
 #include "lib/base/format.h"
 #include "lib/base/sized.h"
 #include "lib/base/valid.h"
@@ -238,8 +237,6 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
     if (status != WEIR_OK)
         return status;
 
-    /* Before there are streams, whose locks ask whether the fence is ready. */
-    weir__fence_prepare();
     weir *opened = make_empty(&options, device, error, &status);
     if (status == WEIR_OK)
         status = open_all(opened, &options, error);

@@ -4,7 +4,6 @@
 #include <limits.h>
 #include <string.h>
 
-#include "lib/alloc/fast.h"
 #include "lib/alloc/flush.h"
 #include "lib/alloc/grant.h"
 #include "lib/alloc/noted.h"
@@ -71,15 +70,9 @@ static bool make_room(weir_stream *stream, const struct weir__entry *entry, stru
 
 /* Serving and keeping ------------------------------------------------------------------------------------------------------------------ */
 
-/* Whether a call on the stream has to go to CUDA because the stream captures, or may. */
-static bool is_barred(const weir_stream *stream)
-{
-    return atomic_load_explicit(&stream->pool->cache.capture_check, memory_order_relaxed) && weir__stream_captures(stream);
-}
-
 static bool is_meant(const weir_stream *stream, const uint64_t *id, const weir_pool *pool)
 {
-    return weir__cache_state(&stream->cache) != WEIR__CACHE_SHUT && (!id || *id == stream->id) && (!pool || pool == stream->pool);
+    return stream->cache.state != WEIR__CACHE_SHUT && (!id || *id == stream->id) && (!pool || pool == stream->pool);
 }
 
 static void count_live(weir_stream *stream, int64_t bytes)
@@ -107,12 +100,12 @@ static struct weir__entry *find(const weir_stream *stream, unsigned class, size_
 static void drop_stale(weir_stream *stream, bool ask, struct weir__entry **victims)
 {
     struct weir__cache *cache = &stream->cache;
-    uint64_t keeps = atomic_load_explicit(&cache->keeps, memory_order_relaxed);
+    uint64_t keeps = cache->keeps;
     unsigned classes = atomic_load_explicit(&stream->pool->cache.classes, memory_order_relaxed);
     for (unsigned i = 0; i < STALE && keeps >= cache->stale_at; i++) {
         const struct weir__class_list *oldest = find_oldest(cache, classes);
         cache->stale_at = (oldest ? oldest->stamp : keeps) + WINDOW;
-        if (keeps < cache->stale_at || (ask && is_barred(stream)))
+        if (keeps < cache->stale_at || (ask && weir__stream_is_barred(stream)))
             return;
         push_victim(stream, take_oldest(cache, classes), victims);
     }
@@ -128,7 +121,7 @@ static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned cla
         weir__grant_return(stream->pool, cache, cache->bytes + SURPLUS);
         return WEIR__CACHE_MISS;
     }
-    if (ask && is_barred(stream))
+    if (ask && weir__stream_is_barred(stream))
         return WEIR__CACHE_MISS;
     if (entry->class == WEIR__CLASS_NONE)
         weir__recent_remove(&cache->recent, entry);
@@ -152,12 +145,12 @@ enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *i
     bool is_noted = weir__records_cached(&stream->w->recorder);
     if (is_noted)
         weir__noted_begin(&noted, stream, true);
-    weir__bias_lock(&stream->cache.lock);
+    weir__spin_lock(&stream->cache.lock);
     enum weir__cache_answer answer = WEIR__CACHE_CLOSED;
     if (is_meant(stream, id, pool))
         answer = serve(stream, !id, class, size, ptr, &victims, is_noted ? &noted : NULL);
     stream->cache.calls += victims != NULL;
-    weir__bias_unlock(&stream->cache.lock);
+    weir__spin_unlock(&stream->cache.lock);
     if (is_noted)
         weir__noted_end(&noted, stream);
     if (victims)
@@ -190,7 +183,7 @@ static enum weir__cache_answer keep(weir_stream *stream, bool ask, struct weir__
 {
     struct weir__cache *cache = &stream->cache;
     bool is_recent = entry->class == WEIR__CLASS_NONE;
-    if (entry->pool != stream->pool || !is_kept(entry) || (ask && is_barred(stream)) ||
+    if (entry->pool != stream->pool || !is_kept(entry) || (ask && weir__stream_is_barred(stream)) ||
         (!is_recent && !make_room(stream, entry, victims, refused)))
         return WEIR__CACHE_MISS;
     count_live(stream, -(int64_t)entry->size);
@@ -201,9 +194,9 @@ static enum weir__cache_answer keep(weir_stream *stream, bool ask, struct weir__
         weir__cache_put(cache, entry, entry->class);
     if (noted)
         weir__noted_take(noted, stream, entry);
-    *wake = weir__cache_state(cache) == WEIR__CACHE_UNSEEN;
+    *wake = cache->state == WEIR__CACHE_UNSEEN;
     if (*wake)
-        weir__cache_set_state(cache, WEIR__CACHE_OPEN);
+        cache->state = WEIR__CACHE_OPEN;
     return WEIR__CACHE_DONE;
 }
 
@@ -215,13 +208,13 @@ enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id
     bool is_noted = weir__records_cached(&stream->w->recorder);
     if (is_noted)
         weir__noted_begin(&noted, stream, false);
-    weir__bias_lock(&stream->cache.lock);
+    weir__spin_lock(&stream->cache.lock);
     weir_pool *pool = stream->pool;
     enum weir__cache_answer answer = WEIR__CACHE_CLOSED;
     if (is_meant(stream, id, NULL))
         answer = keep(stream, !id, entry, &victims, &wake, &refused, is_noted ? &noted : NULL);
     stream->cache.calls += victims != NULL;
-    weir__bias_unlock(&stream->cache.lock);
+    weir__spin_unlock(&stream->cache.lock);
     if (is_noted)
         weir__noted_end(&noted, stream);
     if (wake)
@@ -239,7 +232,7 @@ bool weir__cache_is_valid(const weir_stream *stream)
     const struct weir__cache *cache = &stream->cache;
     uint64_t bytes = 0;
     for (unsigned i = 0; i < WEIR__CLASS_COUNT; i++) {
-        uint64_t stamp = atomic_load_explicit(&cache->keeps, memory_order_relaxed);
+        uint64_t stamp = cache->keeps;
         for (const struct weir__entry *entry = cache->classes[i].first; entry; entry = entry->next) {
             if (i == 0 || entry->class != i || entry->pool != stream->pool || atomic_load(&entry->live) ||
                 atomic_load(&entry->guard) != &cache->lock || entry->stamp >= stamp)
@@ -284,49 +277,45 @@ static struct weir__entry *take_out(struct weir__cache *cache, unsigned from, un
 struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool ask)
 {
     struct weir__cache *cache = &stream->cache;
-    weir__bias_visit(&cache->lock);
-    bool may = (cache->bytes || weir__recent_count(&cache->recent)) && !(ask && is_barred(stream));
+    weir__spin_lock(&cache->lock);
+    bool may = (cache->bytes || weir__recent_count(&cache->recent)) && !(ask && weir__stream_is_barred(stream));
     struct weir__entry *drained = may ? take_out(cache, 1, WEIR__CLASS_COUNT, before) : NULL;
     weir__grant_return(stream->pool, cache, cache->bytes);
     WEIR__MUST(weir__cache_is_valid(stream));
-    weir__bias_unlock(&cache->lock);
+    weir__spin_unlock(&cache->lock);
     return drained;
 }
 
 uint64_t weir__cache_barred(weir_stream *stream)
 {
     struct weir__cache *cache = &stream->cache;
-    weir__bias_visit(&cache->lock);
+    weir__spin_lock(&cache->lock);
     uint64_t bytes = cache->bytes + cache->recent.bytes;
-    bool barred = bytes && is_barred(stream);
-    weir__bias_unlock(&cache->lock);
+    bool barred = bytes && weir__stream_is_barred(stream);
+    weir__spin_unlock(&cache->lock);
     return barred ? bytes : 0;
 }
 
-struct weir__entry *weir__cache_drain_part(weir_stream *stream, bool is_own, unsigned from, unsigned to)
+struct weir__entry *weir__cache_drain_part(weir_stream *stream, unsigned from, unsigned to)
 {
     struct weir__cache *cache = &stream->cache;
     struct weir__entry *drained = NULL;
-    /* A visitor would cost the stream its bias. */
-    if (is_own)
-        weir__bias_lock(&cache->lock);
-    else
-        weir__bias_visit(&cache->lock);
-    if (((cache->bytes && from < to) || weir__recent_count(&cache->recent)) && !is_barred(stream))
+    weir__spin_lock(&cache->lock);
+    if (((cache->bytes && from < to) || weir__recent_count(&cache->recent)) && !weir__stream_is_barred(stream))
         drained = take_out(cache, from, to, UINT64_MAX);
     weir__grant_return(stream->pool, cache, cache->bytes + SURPLUS);
     WEIR__MUST(weir__cache_is_valid(stream));
-    weir__bias_unlock(&cache->lock);
+    weir__spin_unlock(&cache->lock);
     return drained;
 }
 
 bool weir__cache_forget(struct weir__entry *entry, const void *ptr)
 {
-    weir__bias *guard = atomic_load_explicit(&entry->guard, memory_order_acquire);
+    weir__spin *guard = atomic_load_explicit(&entry->guard, memory_order_acquire);
     if (!guard)
         return false;
     struct weir__cache *cache = (struct weir__cache *)((char *)guard - offsetof(struct weir__cache, lock));
-    weir__bias_visit(guard);
+    weir__spin_lock(guard);
     bool is_dead = atomic_load_explicit(&entry->guard, memory_order_relaxed) == guard &&
                    atomic_load_explicit(&entry->ptr, memory_order_relaxed) == ptr && !atomic_load(&entry->live);
     struct weir__entry **link = is_dead ? &cache->classes[entry->class].first : NULL;
@@ -337,48 +326,46 @@ bool weir__cache_forget(struct weir__entry *entry, const void *ptr)
         *link = entry->next;
         cache->bytes -= weir__class_bytes[entry->class];
     }
-    weir__bias_unlock(guard);
+    weir__spin_unlock(guard);
     return found;
 }
 
 bool weir__cache_holds(weir_stream *stream)
 {
-    weir__bias_visit(&stream->cache.lock);
+    weir__spin_lock(&stream->cache.lock);
     bool holds = stream->cache.bytes || stream->cache.granted || weir__recent_count(&stream->cache.recent);
-    weir__bias_unlock(&stream->cache.lock);
+    weir__spin_unlock(&stream->cache.lock);
     return holds;
 }
 
 void weir__cache_init(struct weir__cache *cache)
 {
     *cache = (struct weir__cache){ .state = WEIR__CACHE_SHUT };
-    weir__bias_init(&cache->lock);
-    weir__bias_bar(&cache->lock, true);
+    weir__spin_init(&cache->lock);
 }
 
 void weir__cache_open(weir_stream *stream, uint64_t id, weir_pool *pool)
 {
     struct weir__cache *cache = &stream->cache;
-    weir__bias_visit(&cache->lock);
+    weir__spin_lock(&cache->lock);
     WEIR__MUST(cache->bytes == 0 && cache->granted == 0 && cache->calls == 0);
     stream->id = id;
     stream->pool = pool;
-    cache->hits = 0;
-    atomic_store_explicit(&cache->keeps, 0, memory_order_relaxed);
+    cache->hits = cache->keeps = 0;
     memset(cache->marks, 0, sizeof cache->marks);
-    cache->marked = cache->stale_at = 0;
+    cache->marked = cache->stale_at = cache->looked_keeps = cache->looked_at = 0;
     cache->live = 0;
-    weir__cache_set_state(cache, weir__keeper_is_on(stream->w) ? WEIR__CACHE_UNSEEN : WEIR__CACHE_OPEN);
-    weir__bias_unlock(&cache->lock);
+    cache->state = weir__keeper_is_on(stream->w) ? WEIR__CACHE_UNSEEN : WEIR__CACHE_OPEN;
+    weir__spin_unlock(&cache->lock);
 }
 
 bool weir__cache_close(weir_stream *stream, bool if_unused)
 {
-    weir__bias_visit(&stream->cache.lock);
+    weir__spin_lock(&stream->cache.lock);
     bool closes = !(if_unused && stream->cache.calls);
     if (closes)
-        weir__cache_set_state(&stream->cache, WEIR__CACHE_SHUT);
+        stream->cache.state = WEIR__CACHE_SHUT;
     WEIR__MUST(weir__cache_is_valid(stream));
-    weir__bias_unlock(&stream->cache.lock);
+    weir__spin_unlock(&stream->cache.lock);
     return closes;
 }

@@ -7,10 +7,9 @@
  * Where there is no room, the class that has gone longest without a new block gives one up; so it does at a miss, if that is long ago.
  * What is too large for the classes of an arena's pool is in `recent`.
  *
- * `lock` guards everything here and is a leaf. It is biased to the thread that uses the stream (bias.h), and only while the cache is
- * open; who looks at the cache for another reason, such as the keeper, is a visitor. It is not held over CUDA calls, with one exception:
- * whether the stream captures is asked under it, so that the stream can be neither closed nor destroyed between the question and what
- * follows from it.
+ * `lock` guards everything here and is a leaf. It stands in one cache line with what each call changes, so a call on a stream that no other
+ * thread uses has that line to itself. It is not held over CUDA calls, with one exception: whether the stream captures is asked under it, so
+ * that the stream can be neither closed nor destroyed between the question and what follows from it.
  */
 #ifndef WEIR_LIB_CACHE_H
 #define WEIR_LIB_CACHE_H
@@ -26,23 +25,53 @@ enum weir__cache_state {
 };
 
 struct weir__cache {
-    weir__bias lock; /* what follows shares a cache line with its spin lock, as far as `keeps` */
-    _Atomic unsigned char state; /* enum weir__cache_state. Changed under lock */
+    weir__spin lock;
+    unsigned char state; /* enum weir__cache_state */
+    unsigned calls;      /* in progress, that use the stream's handle beyond the lock; see weir__stream_enter() */
     uint64_t bytes;
     uint64_t granted;      /* the stream's part of the pool's cache.per_device; at least `bytes` */
     int64_t live;          /* bytes handed out less bytes taken back that the pool does not know of yet */
     uint64_t hits;         /* requests served */
-    _Atomic uint64_t keeps; /* frees that entered; the stamp of the next. Changed under lock */
-    unsigned calls;        /* in progress, that use the stream's handle beyond the lock; see weir__stream_enter() */
+    uint64_t keeps;        /* frees that entered; the stamp of the next */
     uint64_t marks[WEIR__KEEPER_LOOKS]; /* the keeper's: `keeps` at its last looks, the latest first */
     uint64_t marked;                   /* when it last looked */
     uint64_t stale_at;                 /* below so many `keeps` no class is stale: see drop_stale() */
+    uint64_t looked_keeps, looked_at;  /* grant.c's: `keeps` at its last look, and since when it is so (now_coarse()) */
     struct weir__class_list {
         struct weir__entry *first;
         uint64_t stamp; /* of the last that came */
     } classes[WEIR__CLASS_COUNT];
     struct weir__recent recent; /* beyond `bytes` and `granted` */
-} WEIR__BIAS_ALIGNED;
+} __attribute__((aligned(64)));
+
+/* The stamp of a block that enters the cache. Called with its lock, as are the next two. */
+static inline uint64_t weir__cache_stamp(struct weir__cache *cache)
+{
+    return cache->keeps++;
+}
+
+static inline void weir__cache_put(struct weir__cache *cache, struct weir__entry *entry, size_t class)
+{
+    struct weir__class_list *list = &cache->classes[class];
+    entry->next = list->first;
+    entry->stamp = list->stamp = weir__cache_stamp(cache);
+    list->first = entry;
+    cache->bytes += weir__class_bytes[class];
+}
+
+/* Takes the first block of the class. */
+static inline void weir__cache_take(struct weir__cache *cache, struct weir__entry *entry, size_t class)
+{
+    cache->classes[class].first = entry->next;
+    cache->bytes -= weir__class_bytes[class];
+}
+
+/* Whether a stream's bytes in users' hands are too far away from what the pool knows of. */
+static inline bool weir__cache_is_far(const weir_pool *pool, int64_t live)
+{
+    uint64_t step = atomic_load_explicit(&pool->cache.live_step, memory_order_relaxed);
+    return (uint64_t)live + step > 2 * step;
+}
 
 enum weir__cache_answer {
     WEIR__CACHE_DONE,
@@ -69,8 +98,8 @@ enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id
 struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool ask);
 
 /* Takes out the recent blocks and those of the classes from one to before another, unless the stream captures: a list by `next`. What was
-   granted stays. is_own: the caller uses the stream. */
-struct weir__entry *weir__cache_drain_part(weir_stream *stream, bool is_own, unsigned from, unsigned to);
+   granted stays. */
+struct weir__entry *weir__cache_drain_part(weir_stream *stream, unsigned from, unsigned to);
 
 /* CUDA has given the address again, although the entry, of a block that was freed, is in a cache: the program has freed it with
    cudaFreeAsync() a second time. Takes it out; false: it is in no cache. */

@@ -1,9 +1,78 @@
 /* SPDX-License-Identifier: MIT */
-/* calls.c - weir_stream_malloc() and weir_stream_free(): the kinds of the ordinary case, and the way of all others. */
-#include "lib/alloc/fast.h"
+/*
+ * calls.c - weir_stream_malloc() and weir_stream_free().
+ *
+ * The ordinary case is a request that the stream's cache can serve, and a free that it has room for. It comes in two kinds, without and with
+ * what the recorder wants to know, and each is one piece of code without a call but for the question whether the stream captures. Anything
+ * out of the ordinary (a lock that is taken, a capture, a cache that is empty, full or closed) changes nothing and is left to the functions of
+ * cache.h, which do the same with everything looked at.
+ */
 #include "lib/alloc/free.h"
+#include "lib/alloc/noted.h"
 #include "lib/alloc/request.h"
 #include "lib/base/call.h"
+
+#define INLINE static inline __attribute__((always_inline)) /* the compiler alone would share code between the kinds */
+#define SLOW static __attribute__((noinline))
+
+/* The ordinary case ----------------------------------------------------------------------------------------------------------------------- */
+
+/* Serves a request of a class that the pool caches. noted: NULL unless the recorder wants to know. false: nothing was done. */
+INLINE bool serve(weir_stream *s, unsigned class, size_t size, void **ptr, struct weir__noted *noted)
+{
+    struct weir__cache *cache = &s->cache;
+    if (!weir__spin_try(&cache->lock))
+        return false;
+    struct weir__entry *entry = cache->classes[class].first;
+    int64_t live = cache->live + (int64_t)size;
+    bool is_served = entry && cache->state == WEIR__CACHE_OPEN && !weir__cache_is_far(s->pool, live) && !weir__stream_is_barred(s);
+    if (is_served) {
+        weir__cache_take(cache, entry, class);
+        cache->hits++;
+        cache->live = live;
+        entry->size = size;
+        *ptr = entry->ptr;
+        if (noted)
+            weir__noted_take(noted, s, entry);
+        atomic_store_explicit(&entry->live, true, memory_order_release);
+    }
+    weir__spin_unlock(&cache->lock);
+    return is_served;
+}
+
+/* Called with the cache's lock. Whether the entry is the block at ptr, and may enter the cache. A block without a class is one of the recent
+   ones. A reload may have switched the cache off, and have emptied it for good, before the lock was taken. */
+INLINE bool may_enter(const weir_stream *s, const struct weir__entry *entry, const void *ptr, unsigned classes)
+{
+    const struct weir__cache *cache = &s->cache;
+    return weir__entry_is(entry, ptr, &cache->lock) && entry->pool == s->pool && cache->state == WEIR__CACHE_OPEN &&
+           entry->class - 1U < classes && cache->bytes + weir__class_bytes[entry->class] <= cache->granted &&
+           !weir__cache_is_far(s->pool, cache->live - (int64_t)entry->size) && !weir__stream_is_barred(s);
+}
+
+/* Takes the block at ptr from its user and puts it into the stream's cache, if it is one that this cache served or kept last. classes: how
+   many of the pool's classes are kept in this way. noted: as serve() has it. false: nothing was done. */
+INLINE bool keep(weir_stream *s, const void *ptr, const _Atomic unsigned *classes, struct weir__noted *noted)
+{
+    struct weir__cache *cache = &s->cache;
+    if (!atomic_load_explicit(classes, memory_order_relaxed))
+        return false;
+    struct weir__entry *entry = weir__blocks_look(&s->w->blocks, ptr);
+    if (!entry || atomic_load_explicit(&entry->guard, memory_order_relaxed) != &cache->lock || !weir__spin_try(&cache->lock))
+        return false;
+    bool is_kept = may_enter(s, entry, ptr, atomic_load_explicit(classes, memory_order_relaxed));
+    if (is_kept) {
+        atomic_store_explicit(&entry->live, false, memory_order_relaxed);
+        cache->live -= (int64_t)entry->size;
+        weir__cache_put(cache, entry, entry->class);
+        if (noted)
+            weir__noted_take(noted, s, entry);
+    }
+    weir__spin_unlock(&cache->lock);
+    return is_kept;
+}
+
+/* All other cases ------------------------------------------------------------------------------------------------------------------------- */
 
 static void leave(weir_stream **entered)
 {
@@ -11,7 +80,7 @@ static void leave(weir_stream **entered)
 }
 
 /* What a request needs that is not served in the ordinary way. */
-static __attribute__((noinline)) weir_status malloc_slowly(weir_stream *s, void **ptr, size_t size, unsigned class)
+SLOW weir_status malloc_slowly(weir_stream *s, void **ptr, size_t size, unsigned class)
 {
     if (weir__is_forked())
         return weir__check_fork(weir__last_error_reset());
@@ -27,7 +96,7 @@ static __attribute__((noinline)) weir_status malloc_slowly(weir_stream *s, void 
 }
 
 /* What a free needs that does not enter the cache in the ordinary way. */
-static __attribute__((noinline)) weir_status free_slowly(weir_stream *s, void *ptr)
+SLOW weir_status free_slowly(weir_stream *s, void *ptr)
 {
     if (weir__is_forked())
         return weir__check_fork(weir__last_error_reset());
@@ -38,119 +107,45 @@ static __attribute__((noinline)) weir_status free_slowly(weir_stream *s, void *p
     return weir__free(s->w, ptr, s->handle, s);
 }
 
-/* The kinds of the ordinary case that are not inline, each without the instructions of the others. */
-#define KIND(kind, check, way)                                                                                                          \
-    static __attribute__((noinline)) weir_status malloc_##kind(weir_stream *s, void **ptr, size_t size, unsigned class)                 \
-    {                                                                                                                                   \
-        return weir__fast_serve(s, class, size, ptr, check, way, NULL) ? WEIR_OK : malloc_slowly(s, ptr, size, class);                  \
-    }                                                                                                                                   \
-    static __attribute__((noinline)) weir_status free_##kind(weir_stream *s, void *ptr)                                                 \
-    {                                                                                                                                   \
-        return weir__fast_keep(s, ptr, check, way, NULL) ? WEIR_OK : free_slowly(s, ptr);                                               \
-    }
-
-KIND(home_checked, true, WEIR__BIAS_HOME)
-KIND(plain, false, WEIR__BIAS_PLAIN)
-KIND(plain_checked, true, WEIR__BIAS_PLAIN)
-KIND(any, false, WEIR__BIAS_ANY)
-KIND(any_checked, true, WEIR__BIAS_ANY)
-
-/* The kinds that leave something for the recorder. Whether a capture has to be asked for is looked up, as they are no race. */
-#define NOTED_KIND(kind, way)                                                                                                           \
-    static __attribute__((noinline)) weir_status malloc_noted_##kind(weir_stream *s, void **ptr, size_t size, unsigned class)           \
-    {                                                                                                                                   \
-        struct weir__noted noted;                                                                                                       \
-        weir__noted_begin(&noted, s, true);                                                                                             \
-        if (!weir__fast_serve(s, class, size, ptr, atomic_load_explicit(&s->pool->cache.capture_check, memory_order_relaxed), way,      \
-                              &noted))                                                                                                  \
-            return malloc_slowly(s, ptr, size, class);                                                                                  \
-        weir__noted_end(&noted, s);                                                                                                     \
-        return WEIR_OK;                                                                                                                 \
-    }                                                                                                                                   \
-    static __attribute__((noinline)) weir_status free_noted_##kind(weir_stream *s, void *ptr)                                           \
-    {                                                                                                                                   \
-        struct weir__noted noted;                                                                                                       \
-        weir__noted_begin(&noted, s, false);                                                                                            \
-        if (!weir__fast_keep(s, ptr, atomic_load_explicit(&s->pool->cache.capture_check, memory_order_relaxed), way, &noted))           \
-            return free_slowly(s, ptr);                                                                                                 \
-        weir__noted_end(&noted, s);                                                                                                     \
-        return WEIR_OK;                                                                                                                 \
-    }
-
-NOTED_KIND(home, WEIR__BIAS_HOME)
-NOTED_KIND(plain, WEIR__BIAS_PLAIN)
-NOTED_KIND(any, WEIR__BIAS_ANY)
-
-static weir_status malloc_noted(weir_stream *s, void **ptr, size_t size, unsigned class)
+SLOW weir_status malloc_otherwise(weir_stream *s, void **ptr, size_t size, unsigned class)
 {
-    switch (weir__bias_way(&s->cache.lock)) {
-    case WEIR__BIAS_HOME:
-        return malloc_noted_home(s, ptr, size, class);
-    case WEIR__BIAS_PLAIN:
-        return malloc_noted_plain(s, ptr, size, class);
-    default:
-        return malloc_noted_any(s, ptr, size, class);
-    }
-}
-
-static weir_status free_noted(weir_stream *s, void *ptr)
-{
-    switch (weir__bias_way(&s->cache.lock)) {
-    case WEIR__BIAS_HOME:
-        return free_noted_home(s, ptr);
-    case WEIR__BIAS_PLAIN:
-        return free_noted_plain(s, ptr);
-    default:
-        return free_noted_any(s, ptr);
-    }
-}
-
-static __attribute__((noinline)) weir_status malloc_otherwise(weir_stream *s, void **ptr, size_t size, unsigned class)
-{
-    if (weir__is_forked() || !s || !ptr || !weir__pool_caches(s->pool, class))
+    struct weir__noted noted;
+    if (weir__is_forked() || !s || !ptr || !weir__pool_caches(s->pool, class) || !weir__records_cached(&s->w->recorder))
         return malloc_slowly(s, ptr, size, class);
-    bool check = !weir__fast_classes(s->pool, false);
-    if (weir__noted_classes(s->pool))
-        return malloc_noted(s, ptr, size, class);
-    switch (weir__bias_way(&s->cache.lock)) {
-    case WEIR__BIAS_HOME:
-        return check ? malloc_home_checked(s, ptr, size, class) : malloc_slowly(s, ptr, size, class);
-    case WEIR__BIAS_PLAIN:
-        return check ? malloc_plain_checked(s, ptr, size, class) : malloc_plain(s, ptr, size, class);
-    default:
-        return check ? malloc_any_checked(s, ptr, size, class) : malloc_any(s, ptr, size, class);
-    }
+    weir__noted_begin(&noted, s, true);
+    if (!serve(s, class, size, ptr, &noted))
+        return malloc_slowly(s, ptr, size, class);
+    weir__noted_end(&noted, s);
+    return WEIR_OK;
 }
+
+SLOW weir_status free_otherwise(weir_stream *s, void *ptr)
+{
+    struct weir__noted noted;
+    if (weir__is_forked() || !s || !weir__records_cached(&s->w->recorder))
+        return free_slowly(s, ptr);
+    weir__noted_begin(&noted, s, false);
+    if (!keep(s, ptr, &s->pool->cache.classes, &noted))
+        return free_slowly(s, ptr);
+    weir__noted_end(&noted, s);
+    return WEIR_OK;
+}
+
+/* The calls ------------------------------------------------------------------------------------------------------------------------------- */
 
 weir_status weir_stream_malloc(weir_stream *s, void **ptr, size_t size)
 {
     unsigned class = weir__class_of(size);
-    if (!weir__is_forked() && s && ptr && weir__fast_serve(s, class, size, ptr, false, WEIR__BIAS_HOME, NULL))
+    if (!weir__is_forked() && s && ptr && class <= atomic_load_explicit(&s->pool->cache.plain_classes, memory_order_relaxed) &&
+        serve(s, class, size, ptr, NULL))
         return WEIR_OK;
     return malloc_otherwise(s, ptr, size, class);
-}
-
-static __attribute__((noinline)) weir_status free_otherwise(weir_stream *s, void *ptr)
-{
-    if (weir__is_forked() || !s || !ptr)
-        return free_slowly(s, ptr);
-    bool check = !weir__fast_classes(s->pool, false);
-    if (weir__noted_classes(s->pool))
-        return free_noted(s, ptr);
-    switch (weir__bias_way(&s->cache.lock)) {
-    case WEIR__BIAS_HOME:
-        return check ? free_home_checked(s, ptr) : free_slowly(s, ptr);
-    case WEIR__BIAS_PLAIN:
-        return check ? free_plain_checked(s, ptr) : free_plain(s, ptr);
-    default:
-        return check ? free_any_checked(s, ptr) : free_any(s, ptr);
-    }
 }
 
 weir_status weir_stream_free(weir_stream *s, void *ptr)
 {
     /* NULL is in no table. */
-    if (!weir__is_forked() && s && weir__fast_keep(s, ptr, false, WEIR__BIAS_HOME, NULL))
+    if (!weir__is_forked() && s && keep(s, ptr, &s->pool->cache.plain_classes, NULL))
         return WEIR_OK;
     return free_otherwise(s, ptr);
 }

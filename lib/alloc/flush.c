@@ -82,11 +82,11 @@ uint64_t weir__flush_stream(weir_stream *stream, uint64_t before)
     return bytes;
 }
 
-static bool flush_part(weir_stream *stream, bool is_own, unsigned from, unsigned to)
+static bool flush_part(weir_stream *stream, unsigned from, unsigned to)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(stream->w->gpu);
     weir__flush_begin(stream->device);
-    struct weir__entry *entries = weir__cache_drain_part(stream, is_own, from, to);
+    struct weir__entry *entries = weir__cache_drain_part(stream, from, to);
     if (entries)
         weir__flush_taken(stream, entries);
     weir__flush_end(stream->device, entries);
@@ -96,15 +96,15 @@ static bool flush_part(weir_stream *stream, bool is_own, unsigned from, unsigned
 
 bool weir__flush_own(weir_stream *stream, unsigned from, unsigned to)
 {
-    return flush_part(stream, true, from, to);
+    return flush_part(stream, from, to);
 }
 
-bool weir__flush_recent(weir_stream *stream, bool is_own)
+bool weir__flush_recent(weir_stream *stream)
 {
-    return weir__recent_count(&stream->cache.recent) && flush_part(stream, is_own, 1, 1);
+    return weir__recent_count(&stream->cache.recent) && flush_part(stream, 1, 1);
 }
 
-bool weir__flush_recent_of(struct weir__device *device, const weir_pool *pool, const weir_stream *own)
+bool weir__flush_recent_of(struct weir__device *device, const weir_pool *pool)
 {
     weir_stream *streams[BATCH] = { NULL };
     uint64_t below = UINT64_MAX;
@@ -113,7 +113,7 @@ bool weir__flush_recent_of(struct weir__device *device, const weir_pool *pool, c
     while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
         for (size_t i = 0; i < count; i++) {
             if (!pool || streams[i]->pool == pool)
-                any = weir__flush_recent(streams[i], own && streams[i] == own) || any;
+                any = weir__flush_recent(streams[i]) || any;
             weir__stream_unpin(streams[i]);
         }
     return any;
@@ -122,12 +122,12 @@ bool weir__flush_recent_of(struct weir__device *device, const weir_pool *pool, c
 static void flush_recent_of_weir(struct weir__device *device, void *data)
 {
     (void)data;
-    weir__flush_recent_of(device, NULL, NULL);
+    weir__flush_recent_of(device, NULL);
 }
 
-void weir__flush_recent_everywhere(struct weir__device *device, const weir_stream *own)
+void weir__flush_recent_everywhere(struct weir__device *device)
 {
-    weir__flush_recent_of(device, NULL, own);
+    weir__flush_recent_of(device, NULL);
     weir__quiet_visit(device->w->gpu, device->index, flush_recent_of_weir, NULL);
 }
 

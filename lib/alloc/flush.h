@@ -28,13 +28,12 @@ uint64_t weir__flush_stream(weir_stream *stream, uint64_t before);
    whether there were any. In any capture mode. */
 bool weir__flush_own(weir_stream *stream, unsigned from, unsigned to);
 
-/* Gives the recent blocks (recent.h) of a stream back to its arena. The caller has pinned or entered the stream. is_own: the caller's
-   own call is on that stream. Returns whether there were any. In any capture mode. */
-bool weir__flush_recent(weir_stream *stream, bool is_own);
-/* The same for all streams of the device, or of one pool there. own: the stream that the caller's call is on, or NULL. */
-bool weir__flush_recent_of(struct weir__device *device, const weir_pool *pool, const weir_stream *own);
-/* The same for all streams that this and any other weir of the process has open on the device. */
-void weir__flush_recent_everywhere(struct weir__device *device, const weir_stream *own);
+/* Gives back the recent blocks of an arena (recent.h): those of a stream that the caller has pinned or entered, or of all streams of the
+   device (pool: only those of that pool's). Return whether there were any. In any capture mode. */
+bool weir__flush_recent(weir_stream *stream);
+bool weir__flush_recent_of(struct weir__device *device, const weir_pool *pool);
+/* Those of all streams of the device that this or any other weir of the process has open. */
+void weir__flush_recent_everywhere(struct weir__device *device);
 
 /* Gives back all that the caches of the device's streams hold (pool: only those of that pool's streams), but begins with no stream after
    `deadline`, by gpu->now(). seen: waits up to a millisecond for the streams that gave something, all together, and no longer than to

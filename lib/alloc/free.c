@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/alloc/free.h"
 
-#include "lib/alloc/fast.h"
 #include "lib/alloc/orphans.h"
 #include "lib/base/call.h"
 #include "lib/pool/figures.h"

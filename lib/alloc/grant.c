@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/alloc/grant.h"
 
-#include "lib/alloc/fast.h"
 #include "lib/alloc/flush.h"
 #include "lib/base/call.h"
 #include "lib/base/number.h"
@@ -57,13 +56,19 @@ void weir__grant_return(weir_pool *pool, struct weir__cache *cache, uint64_t kee
 
 /* Taking back -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Takes no lock, since a busy stream would lose its bias by that. */
+/* Whether the stream's cache has kept nothing for a second, and has not been emptied for that reason within it. */
 static bool is_idle(weir_stream *stream, uint64_t now)
 {
-    uint64_t keeps = atomic_load_explicit(&stream->cache.keeps, memory_order_relaxed);
-    if (atomic_exchange_explicit(&stream->looked_keeps, keeps, memory_order_relaxed) != keeps)
-        atomic_store_explicit(&stream->looked_at, now, memory_order_relaxed);
-    return now - atomic_load_explicit(&stream->looked_at, memory_order_relaxed) >= IDLE;
+    struct weir__cache *cache = &stream->cache;
+    weir__spin_lock(&cache->lock);
+    if (cache->looked_keeps != cache->keeps)
+        cache->looked_at = now;
+    cache->looked_keeps = cache->keeps;
+    bool is = now - cache->looked_at >= IDLE;
+    if (is)
+        cache->looked_at = now;
+    weir__spin_unlock(&cache->lock);
+    return is;
 }
 
 /* Looks at the pool's streams, up to the first idle one that has something to give. Returns whether there was one. */
@@ -75,10 +80,8 @@ static bool look(const weir_pool *pool, const weir_stream *needy, uint64_t now)
     bool took = false;
     while (!took && (count = weir__streams_pin_next(pool->device, &below, streams, BATCH)))
         for (size_t i = 0; i < count; i++) {
-            if (!took && streams[i]->pool == pool && streams[i] != needy && is_idle(streams[i], now)) {
-                atomic_store_explicit(&streams[i]->looked_at, now, memory_order_relaxed);
+            if (!took && streams[i]->pool == pool && streams[i] != needy && is_idle(streams[i], now))
                 took = weir__flush_stream(streams[i], UINT64_MAX);
-            }
             weir__stream_unpin(streams[i]);
         }
     return took;

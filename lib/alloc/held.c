@@ -32,13 +32,13 @@ static struct cached add_up(struct weir__device *device, const weir_pool *pool)
         struct weir__cache *cache = &stream->cache;
         if (stream->pool != pool)
             continue;
-        weir__bias_visit(&cache->lock);
+        weir__spin_lock(&cache->lock);
         WEIR__MUST(weir__cache_is_valid(stream));
         sum.bytes += cache->bytes + cache->recent.bytes;
         sum.hits += cache->hits;
         sum.keeps += cache->keeps;
         sum.live += cache->live;
-        weir__bias_unlock(&cache->lock);
+        weir__spin_unlock(&cache->lock);
     }
     pthread_rwlock_unlock(&device->lock);
     return sum;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* malloc.c - how a request is served: by the cache, by CUDA or an arena, or by what recovery finds; and the table of blocks. */
-#include "lib/alloc/fast.h"
 #include "lib/alloc/free.h"
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/request.h"

@@ -48,7 +48,7 @@ static inline void weir__noted_take(struct weir__noted *noted, const weir_stream
         .address = (uintptr_t)atomic_load_explicit(&entry->ptr, memory_order_relaxed),
         .size = entry->size,
         .stream = (uintptr_t)stream->handle,
-        .order = cache->hits + atomic_load_explicit(&cache->keeps, memory_order_relaxed),
+        .order = cache->hits + cache->keeps,
         .after = atomic_load_explicit(&stream->w->recorder.order, memory_order_relaxed),
         .what = weir__event_what(noted->is_request ? WEIR__KIND_SERVE : WEIR__KIND_KEEP, entry->class, entry->pool->record, entry->origin),
     };

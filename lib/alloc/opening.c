@@ -49,7 +49,7 @@ static void trim_to_threshold(struct weir__device *device)
 static void before_synchronize(weir_stream *s)
 {
     if (s->pool->native.mapped && weir__pool_figure(s->pool, GPU_POOL_RESERVED) > threshold_of(s->pool))
-        weir__flush_recent(s, true);
+        weir__flush_recent(s);
     enum gpu_capture_mode mode = weir__relaxed_begin(s->w->gpu);
     visit_arenas(s->w, s->name, weir__mapped_cover);
     weir__relaxed_end(s->w->gpu, mode);
@@ -211,8 +211,6 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
         /* Not from 0: somebody may still tell of the stream that was here before. */
         atomic_store(&stream->completed, atomic_load(&stream->freed));
         atomic_store(&stream->frees_abroad, false);
-        atomic_store(&stream->looked_keeps, 0);
-        atomic_store(&stream->looked_at, 0);
         weir__cache_open(stream, id, pool);
         weir__stream_list(stream);
     }
@@ -328,9 +326,9 @@ static weir_status synchronize(const weir_stream *s, weir_error *error)
 
 static bool is_used(weir_stream *s)
 {
-    weir__bias_visit(&s->cache.lock);
+    weir__spin_lock(&s->cache.lock);
     bool has_calls = s->cache.calls;
-    weir__bias_unlock(&s->cache.lock);
+    weir__spin_unlock(&s->cache.lock);
     return has_calls || atomic_load(&s->pins);
 }
 

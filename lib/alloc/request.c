@@ -54,7 +54,7 @@ static __attribute__((noinline)) bool is_lacking(struct weir__request *request, 
 {
     struct weir__device *device = request->pool->device;
     bool lacks = !has_idle(request, size) && weir__device_obtainable(device) < size;
-    if (lacks && device->w->has_arenas && weir__flush_recent_of(device, NULL, request->opened))
+    if (lacks && device->w->has_arenas && weir__flush_recent_of(device, NULL))
         lacks = !has_idle(request, size) && weir__device_obtainable(device) < size;
     return lacks;
 }
@@ -134,9 +134,9 @@ void weir__aside_end(struct weir__aside *aside, const struct gpu *gpu)
    Those of others serve it once events behind them are seen complete. */
 static __attribute__((noinline)) bool give_up_recent(const struct weir__request *request)
 {
-    if (request->opened && weir__flush_recent(request->opened, true))
+    if (request->opened && weir__flush_recent(request->opened))
         return true;
-    if (!weir__flush_recent_of(request->pool->device, request->pool, request->opened))
+    if (!weir__flush_recent_of(request->pool->device, request->pool))
         return false;
     enum gpu_capture_mode mode = weir__relaxed_begin(request->pool->w->gpu);
     weir__mapped_cover_all(request->pool->native.mapped);
@@ -188,7 +188,7 @@ static __attribute__((noinline)) int ask_arena(struct weir__request *request, si
 static __attribute__((noinline)) bool take_from_others(const struct weir__request *request, uint64_t bytes)
 {
     struct weir__device *device = request->pool->device;
-    weir__flush_recent_everywhere(device, request->opened);
+    weir__flush_recent_everywhere(device);
     uint64_t all = weir__mapped_sweep();
     if (all < bytes)
         all += weir__mapped_take(device->w->gpu, device->index, bytes - all, request->pool->native.mapped);

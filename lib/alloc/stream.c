@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/alloc/fast.h"
 #include "lib/pool/figures.h"
 
 #define CLOSED_MIN 256 /* closed streams of a device whose memory is not used again yet */
@@ -243,18 +242,18 @@ void weir__stream_unpin(weir_stream *stream)
 bool weir__stream_enter(weir_stream *stream)
 {
     struct weir__cache *cache = &stream->cache;
-    weir__bias_lock(&cache->lock);
-    bool is_open = weir__cache_state(cache) != WEIR__CACHE_SHUT;
+    weir__spin_lock(&cache->lock);
+    bool is_open = cache->state != WEIR__CACHE_SHUT;
     cache->calls += is_open;
-    weir__bias_unlock(&cache->lock);
+    weir__spin_unlock(&cache->lock);
     return is_open;
 }
 
 void weir__stream_leave(weir_stream *stream)
 {
-    weir__bias_lock(&stream->cache.lock);
+    weir__spin_lock(&stream->cache.lock);
     stream->cache.calls--;
-    weir__bias_unlock(&stream->cache.lock);
+    weir__spin_unlock(&stream->cache.lock);
 }
 
 void weir__stream_complete(struct weir__device *device, weir_stream *stream, uint64_t freed)

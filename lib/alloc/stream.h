@@ -39,7 +39,6 @@ struct weir_stream {
        destroyed. Then its cache is shut, and nobody finds it in the list who would use its handle. */
     atomic_bool is_gone;
     struct weir__cache cache;
-    _Atomic uint64_t looked_keeps, looked_at; /* grant.c's: cache.keeps at its last look, and since when it is so (now_coarse()) */
     atomic_bool frees_abroad;          /* it has freed blocks of other devices, which wait for it too */
     _Atomic uint64_t freed, completed; /* bytes that were ever freed here, and those of them that were seen complete */
     struct weir__recorded_stream recorded; /* its name, for traces and reports; the recorder's from open to close */
@@ -66,7 +65,7 @@ weir_stream *weir__stream_find(struct weir__device *device, struct weir__raw *ra
 
 /*
  * Begins a call that uses the handle of an opened stream beyond the cache's lock; leave ends it. false: the stream is closed. As good as a
- * pin, and counted under the lock instead of by a locked instruction, since who calls mostly has the bias.
+ * pin.
  */
 bool weir__stream_enter(weir_stream *stream);
 void weir__stream_leave(weir_stream *stream);
@@ -79,6 +78,12 @@ int weir__stream_user(struct weir__device *device, gpu_stream handle, const weir
 /* Whether a stream of the device captures, or cannot say. */
 bool weir__handle_captures(const struct weir__device *device, gpu_stream handle);
 bool weir__stream_captures(const weir_stream *stream);
+
+/* Whether a call on the stream has to leave its cache alone because the stream captures, or may. */
+static inline __attribute__((always_inline)) bool weir__stream_is_barred(const weir_stream *stream)
+{
+    return atomic_load_explicit(&stream->pool->cache.capture_check, memory_order_relaxed) && weir__stream_captures(stream);
+}
 
 /*
  * What Weir does on its own account asks before it uses the handle, since CUDA crashes at a stream whose context the program has destroyed.

@@ -140,14 +140,14 @@ static struct weir__block read_entry(const struct weir__entry *entry)
 /* Takes an entry from its user, under its guard's lock. The shard's is held; cache locks come after it. */
 static inline bool claim_in(struct weir__entry *entry, void *ptr)
 {
-    weir__bias *guard = atomic_load_explicit(&entry->guard, memory_order_acquire);
+    weir__spin *guard = atomic_load_explicit(&entry->guard, memory_order_acquire);
     if (guard)
-        weir__bias_lock(guard);
+        weir__spin_lock(guard);
     bool is = weir__entry_is(entry, ptr, guard);
     if (is)
         atomic_store_explicit(&entry->live, false, memory_order_relaxed);
     if (guard)
-        weir__bias_unlock(guard);
+        weir__spin_unlock(guard);
     return is;
 }
 
@@ -387,14 +387,14 @@ static void visit_entries(struct weir__blocks *blocks, bool all, void (*use)(con
         struct weir__slots *slots = slots_of(shard);
         for (size_t at = 0; at < capacity_of(slots); at++) {
             struct weir__entry *entry = entry_of(&slots->slots[at]);
-            weir__bias *guard = entry ? atomic_load_explicit(&entry->guard, memory_order_acquire) : NULL;
+            weir__spin *guard = entry ? atomic_load_explicit(&entry->guard, memory_order_acquire) : NULL;
             if (guard)
-                weir__bias_visit(guard);
+                weir__spin_lock(guard);
             bool is_live = entry && weir__entry_is(entry, ptr_of(&slots->slots[at]), guard);
             bool is_wanted = entry && (is_live || all);
             struct weir__block block = is_wanted ? read_entry(entry) : (struct weir__block){ .ptr = NULL };
             if (guard)
-                weir__bias_unlock(guard);
+                weir__spin_unlock(guard);
             if (is_wanted)
                 use(&block, is_live, data);
         }

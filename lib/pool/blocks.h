@@ -17,8 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/base/bias.h"
 #include "include/weir.h"
+#include "lib/base/spin.h"
 
 /* Few, so that their heads stay in the processor's cache; who takes a shard's lock mostly calls CUDA, which costs more. */
 #define WEIR__SHARDS 16
@@ -29,7 +29,7 @@ struct weir__block {
     uint64_t size; /* bytes asked for */
     weir_pool *pool;
     struct weir__extent *extent; /* of an arena's block (mapped.h); else NULL */
-    weir__bias *guard; /* of a block that a cache may keep: the lock of that cache; else NULL, for its shard's */
+    weir__spin *guard; /* of a block that a cache may keep: the lock of that cache; else NULL, for its shard's */
     uint32_t origin;   /* who asked for it (record/recorder.h) */
     uint8_t class;     /* WEIR__CLASS_NONE, or its size class: CUDA gave the bytes of that */
     bool graph;        /* allocated during a capture: the memory belongs to the graph, not to the pool */
@@ -37,7 +37,7 @@ struct weir__block {
 
 struct weir__entry {
     void *_Atomic ptr;
-    weir__bias *_Atomic guard;
+    weir__spin *_Atomic guard;
     uint64_t size;
     weir_pool *pool;
     struct weir__entry *next; /* its owner's: in a cache, the list of its class; in the shard, that of unused entries */
@@ -124,7 +124,7 @@ static inline struct weir__entry *weir__blocks_look(struct weir__blocks *blocks,
 
 /* Whether the entry is the live block at ptr and `guard` guards it. Called with that lock; true: it can be taken from its user. What was
    read of `live` decides what `guard` and the rest mean, so it is read first. */
-static inline bool weir__entry_is(const struct weir__entry *entry, const void *ptr, const weir__bias *guard)
+static inline bool weir__entry_is(const struct weir__entry *entry, const void *ptr, const weir__spin *guard)
 {
     return atomic_load_explicit(&entry->live, memory_order_acquire) &&
            atomic_load_explicit(&entry->guard, memory_order_relaxed) == guard &&

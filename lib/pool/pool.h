@@ -128,10 +128,8 @@ struct weir_pool {
     /* What the policy says of caches; the fast path reads it and nothing that others write stands beside it. Changed under lock. */
     struct {
         _Atomic unsigned classes;       /* size classes from 1 to this one are kept; 0: nothing is cached */
-        _Atomic unsigned plain_classes; /* the same where no capture has to be asked for and nothing is noted (alloc/noted.h); else 0 */
-        _Atomic unsigned checked_classes; /* the same where a capture has to be asked for and nothing is noted; else 0 */
-        _Atomic unsigned noted_classes;   /* the same where calls are noted; else 0 */
-        _Atomic unsigned kept;          /* the same, but UINT_MAX where larger blocks are kept by their exact size (recent.h) */
+        _Atomic unsigned plain_classes; /* the same while the recorder wants to know nothing of cached calls; else 0 */
+        _Atomic unsigned kept;          /* as `classes`, but UINT_MAX where larger blocks are kept by their exact size (recent.h) */
         _Atomic uint64_t live_step;     /* how many bytes a stream may hand out or take back before the pool is told */
         _Atomic uint64_t per_stream, per_device;
         _Atomic uint64_t idle; /* nanoseconds */

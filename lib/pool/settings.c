@@ -327,11 +327,7 @@ void weir__pool_with_entry(weir_pool *pool, void (*use)(const struct policy_pool
 
 static void note_caches(weir_pool *pool)
 {
-    bool is_noted = weir__records_cached(&pool->w->recorder), check = atomic_load(&pool->cache.capture_check);
-    unsigned classes = atomic_load(&pool->cache.classes);
-    atomic_store(&pool->cache.plain_classes, check || is_noted ? 0 : classes);
-    atomic_store(&pool->cache.checked_classes, check && !is_noted ? classes : 0);
-    atomic_store(&pool->cache.noted_classes, is_noted ? classes : 0);
+    atomic_store(&pool->cache.plain_classes, weir__records_cached(&pool->w->recorder) ? 0 : atomic_load(&pool->cache.classes));
 }
 
 void weir__settings_note_all(weir *w)
@@ -350,7 +346,7 @@ static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
     atomic_store(&pool->cache.idle, entry->cache_idle);
     atomic_store(&pool->cache.capture_check, entry->cache_capture_check);
     uint64_t largest = weir__class_bytes[classes];
-    /* With 0 no call is an ordinary one (fast.h), so that each of them is counted by the pool. */
+    /* With 0 no call is an ordinary one (calls.c), so that each of them is counted by the pool. */
     atomic_store(&pool->cache.live_step, pool->kind.is_exact ? 0 : largest > LIVE_STEP ? largest : LIVE_STEP);
     atomic_store(&pool->cache.classes, classes);
     note_caches(pool);

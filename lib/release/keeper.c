@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/release/keeper.h"
 
-#include "lib/alloc/fast.h"
 #include "lib/alloc/flush.h"
 #include "lib/alloc/waits.h"
 #include "lib/gpu/clock.h"
@@ -22,7 +21,7 @@ static uint64_t mark(weir_stream *stream, uint64_t now)
 {
     struct weir__cache *cache = &stream->cache;
     uint64_t before = 0;
-    weir__bias_visit(&cache->lock);
+    weir__spin_lock(&cache->lock);
     if (now - cache->marked >= atomic_load(&stream->pool->cache.idle) / WEIR__KEEPER_LOOKS) {
         before = cache->marks[WEIR__KEEPER_LOOKS - 1];
         for (size_t i = WEIR__KEEPER_LOOKS - 1; i > 0; i--)
@@ -30,7 +29,7 @@ static uint64_t mark(weir_stream *stream, uint64_t now)
         cache->marks[0] = cache->keeps;
         cache->marked = now;
     }
-    weir__bias_unlock(&cache->lock);
+    weir__spin_unlock(&cache->lock);
     return before;
 }
 
@@ -38,11 +37,11 @@ static uint64_t mark(weir_stream *stream, uint64_t now)
 static bool is_left(weir_stream *stream)
 {
     struct weir__cache *cache = &stream->cache;
-    weir__bias_visit(&cache->lock);
+    weir__spin_lock(&cache->lock);
     bool left = cache->bytes || weir__recent_count(&cache->recent);
-    if (!left && weir__cache_state(cache) == WEIR__CACHE_OPEN)
-        weir__cache_set_state(cache, WEIR__CACHE_UNSEEN);
-    weir__bias_unlock(&cache->lock);
+    if (!left && cache->state == WEIR__CACHE_OPEN)
+        cache->state = WEIR__CACHE_UNSEEN;
+    weir__spin_unlock(&cache->lock);
     return left;
 }
 

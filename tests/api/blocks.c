@@ -36,7 +36,7 @@ static bool add(void *ptr, uint64_t size)
 }
 
 /* Whose lock it is does not matter here. */
-static weir__bias guard;
+static weir__spin guard;
 
 /* Takes a block that no cache may keep; one that a cache may keep is left as it was. */
 static bool take(void *ptr, struct weir__block *block)
@@ -295,11 +295,11 @@ static struct weir__entry *look_and_claim(struct weir__blocks *table, void *ptr)
     struct weir__entry *entry = weir__blocks_look(table, ptr);
     if (!entry || !atomic_load(&entry->guard))
         return NULL;
-    weir__bias_lock(&guard);
+    weir__spin_lock(&guard);
     bool is = weir__entry_is(entry, ptr, &guard);
     if (is)
         atomic_store(&entry->live, false);
-    weir__bias_unlock(&guard);
+    weir__spin_unlock(&guard);
     return is ? entry : NULL;
 }
 
@@ -389,7 +389,7 @@ END_TEST
 
 START_TEST(entry_is_not_the_block_for_another_guard_or_pointer)
 {
-    weir__bias other;
+    weir__spin other;
     add_classed(PLACE, 777);
     const struct weir__entry *entry = weir__blocks_look(&blocks, PLACE);
     ck_assert(!weir__entry_is(entry, PLACE, &other));

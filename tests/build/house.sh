@@ -48,11 +48,10 @@ is_short() {
     is_empty "$tap_dir/found"
 }
 
-# locks_are_listed: each lock that a struct or a file has is in a row of doc/thread-safety.md with its name and its file. That of bias.h is the
-# lock of a cache.
+# locks_are_listed: each lock that a struct or a file has is in a row of doc/thread-safety.md with its name and its file.
 locks_are_listed() {
-    grep -rE --include='*.[ch]' '^ *(static )?(pthread_(mutex|rwlock)_t|weir__spin|weir__bias) [a-z_]+( =[^(]*)?;' lib share audit plugin/torch |
-        grep -v -E '^lib/(gpu|base/bias)' | sed -E -e 's,^plugin/,,' -e 's,^(lib|share|audit)/([^:]*/)?,,' | while IFS=: read -r file rest; do
+    grep -rE --include='*.[ch]' '^ *(static )?(pthread_(mutex|rwlock)_t|weir__spin) [a-z_]+( =[^(]*)?;' lib share audit plugin/torch |
+        grep -v -E '^lib/gpu' | sed -E -e 's,^plugin/,,' -e 's,^(lib|share|audit)/([^:]*/)?,,' | while IFS=: read -r file rest; do
         name=$(echo "$rest" | sed -e 's/ *[=;].*//' -e 's/.* //')
         grep -F "| \`$file\` |" doc/thread-safety.md | grep -q "[\`.]$name\`" || echo "$file: $name"
     done >"$tap_dir/found"

@@ -103,11 +103,6 @@ TESTS += tests/unit/wire
 tests_unit_wire_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_wire_LDADD = tests/unit/libwiredata.la tests/support/libsuite.la share/libshare.la
 
-check_PROGRAMS += tests/unit/bias
-TESTS += tests/unit/bias
-tests_unit_bias_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_unit_bias_LDADD = tests/support/libsuite.la share/libshare.la
-
 check_PROGRAMS += tests/unit/texts
 TESTS += tests/unit/texts
 tests_unit_texts_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
