@@ -20,7 +20,7 @@
 #define SAMPLE (50 * GPU_MILLISECOND) /* between two looks at what pools reserve */
 
 /* Which call held its thread up (doc/trace.md). */
-enum { HELD_FREE = 1, HELD_FREE_HOST = 2, HELD_HOST_ALLOC = 3, HELD_MALLOC = 4, HELD_MANAGED = 5 };
+enum { HELD_FREE = 1, HELD_FREE_HOST = 2, HELD_HOST_ALLOC = 3, HELD_MANAGED = 5 };
 
 /*
  * The wrapper of a function: `before` and `after` stand around the call of the driver, which gives `code`. is_slow: a call of the driver that
@@ -182,7 +182,7 @@ static struct known find_pool(void *pool, int device)
 /* Memory that comes and goes -------------------------------------------------------------------------------------------------------------- */
 
 /* Behind a call for memory that is no pool's. */
-static void came(const struct session_call *call, int code, enum session_pool kind, unsigned which, const uint64_t *address, uint64_t size)
+static void came(const struct session_call *call, int code, enum session_pool kind, const uint64_t *address, uint64_t size)
 {
     const int device = current_device();
     struct limit *limit = kind == SESSION_MALLOC ? &session.device_limit : &session.host_limit;
@@ -202,8 +202,8 @@ static void came(const struct session_call *call, int code, enum session_pool ki
     const uint64_t at = *address, took = session_took(call);
     known_put(KNOWN_BLOCK, at, &block);
     note(WEIR__KIND_MALLOC, at, &block, NULL, weir__record_order(&session.recorder));
-    if (limit_is_exceeded(limit, size, took))
-        note_held(which, at, &block, took);
+    if (kind != SESSION_MALLOC && limit_is_exceeded(limit, size, took))
+        note_held(kind == SESSION_HOST ? HELD_HOST_ALLOC : HELD_MANAGED, at, &block, took);
     else if (kind != SESSION_MANAGED && limit_is_fetched(at))
         limit_learn(limit, size, took);
 }
@@ -242,14 +242,14 @@ static void gone_after(const struct session_call *call, const struct going *goin
         note_held(going->block.held_as ? going->block.held_as : HELD_FREE, going->address, &going->block, took);
 }
 
-#define CAME(id, parameters, arguments, kind, which, size)                                                                                 \
-    WRAP(id, true, parameters, arguments, , came(&call, code, kind, which, address, size))
-CAME(MemAlloc_v2, (uint64_t *address, size_t size), (address, size), SESSION_MALLOC, HELD_MALLOC, size)
+#define CAME(id, parameters, arguments, kind, size)                                                                                        \
+    WRAP(id, true, parameters, arguments, , came(&call, code, kind, address, size))
+CAME(MemAlloc_v2, (uint64_t *address, size_t size), (address, size), SESSION_MALLOC, size)
 CAME(MemAllocPitch_v2, (uint64_t *address, size_t *pitch, size_t width, size_t height, unsigned element),
-     (address, pitch, width, height, element), SESSION_MALLOC, HELD_MALLOC, (code == DRIVER_SUCCESS ? *pitch : width) * height)
-CAME(MemAllocManaged, (uint64_t *address, size_t size, unsigned flags), (address, size, flags), SESSION_MANAGED, HELD_MANAGED, size)
-CAME(MemAllocHost_v2, (uint64_t *address, size_t size), (address, size), SESSION_HOST, HELD_HOST_ALLOC, size)
-CAME(MemHostAlloc, (uint64_t *address, size_t size, unsigned flags), (address, size, flags), SESSION_HOST, HELD_HOST_ALLOC, size)
+     (address, pitch, width, height, element), SESSION_MALLOC, (code == DRIVER_SUCCESS ? *pitch : width) * height)
+CAME(MemAllocManaged, (uint64_t *address, size_t size, unsigned flags), (address, size, flags), SESSION_MANAGED, size)
+CAME(MemAllocHost_v2, (uint64_t *address, size_t size), (address, size), SESSION_HOST, size)
+CAME(MemHostAlloc, (uint64_t *address, size_t size, unsigned flags), (address, size, flags), SESSION_HOST, size)
 
 #define GOES(id) \
     WRAP(id, true, (uint64_t address), (address), const struct going going = go(address), gone_after(&call, &going, code))
