@@ -29,7 +29,7 @@ static struct slot {
     struct weir__line *lines[2]; /* of two weirs that have it open, or NULL; without any its calls name it */
     int device;
     void *context; /* NULL: its device's own */
-    bool captures;
+    bool captures, is_spoilt;
 } slots[SLOTS];
 
 static void *context; /* of the program's own on device 0, or NULL */
@@ -261,9 +261,10 @@ static void make(struct slot *slot)
 static void open_or_close(struct slot *slot)
 {
     unsigned weir = below(2);
-    if (slot->stream == GPU_STREAM_LEGACY)
+    if (slot->stream == GPU_STREAM_LEGACY || (slot->captures && !slot->lines[weir]))
         return;
-    fail_soon();
+    if (!slot->context || slot->lines[weir]) /* else its end would not be seen */
+        fail_soon();
     if (slot->lines[weir]) {
         weir__line_close(slot->lines[weir]);
         weir__line_put(slot->lines[weir]);
@@ -277,8 +278,16 @@ static void open_or_close(struct slot *slot)
 static void end_capture(struct slot *slot)
 {
     size_t nodes;
-    ck_assert_int_eq(rig.gpu->capture_end(slot->stream, &nodes), GPU_SUCCESS); /* nobody has spoilt it */
-    slot->captures = false;
+    ck_assert_int_eq(rig.gpu->capture_end(slot->stream, &nodes), slot->is_spoilt ? GPU_CAPTURE_INVALIDATED : GPU_SUCCESS);
+    slot->captures = slot->is_spoilt = false;
+}
+
+/* The program waits for the device, which spoils all captures there. Nobody else does. */
+static void spoil_captures(int device)
+{
+    ck_assert_int_eq(rig.gpu->device_synchronize(device), GPU_CAPTURE_UNSUPPORTED);
+    for (unsigned i = 0; i < SLOTS; i++)
+        slots[i].is_spoilt = slots[i].is_spoilt || (slots[i].captures && slots[i].device == device);
 }
 
 /* The stream is not there any more, and those who have it open hear of it. */
@@ -445,8 +454,10 @@ static void step(bool can_tell)
     default:
         if (!slot->stream)
             make(slot);
+        else if (slot->captures && !slot->is_spoilt && below(3) == 0)
+            spoil_captures(slot->device);
         else if (slot->captures)
-            end_capture(slot);
+            below(3) ? end_capture(slot) : open_or_close(slot);
         else
             use(slot);
     }
