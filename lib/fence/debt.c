@@ -32,11 +32,10 @@ void weir__debt_add(struct weir__debt *debt, uint64_t step, uint64_t bytes)
             debt->parts[i] = debt->parts[i - 1];
         debt->parts[at] = (struct weir__part){.step = step, .bytes = bytes};
     } else {
-        /* No room: the part counts as freed in a later step than it was, which is safe. */
-        struct weir__part *later = &debt->parts[at < debt->count ? at : debt->count - 1];
-        later->bytes += bytes;
-        if (later->step < step)
-            later->step = step;
+        /* No room: what counts as freed in a later step than it was is safe. */
+        struct weir__part *last = &debt->parts[debt->count - 1];
+        last->bytes += bytes;
+        last->step = step > last->step ? step : last->step;
     }
     weir__spin_unlock(&debt->lock);
 }

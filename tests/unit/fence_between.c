@@ -162,6 +162,42 @@ START_TEST(what_comes_while_the_device_is_waited_for_is_waited_for_next_time)
 }
 END_TEST
 
+static uint64_t done_inside;
+
+/* Another thread waits for the device from a later moment on, and is the first to have seen it idle. */
+static int synchronize_and_be_overtaken(int device)
+{
+    if (!synchronised++) {
+        gpu_stream stream = late->handle;
+        rig_free(late, 2 * MIB, NEVER);
+        ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
+        weir__line_gone(late);
+        weir__line_put(late);
+        ck_assert(weir__fences_cover_device(rig.fences, true));
+        done_inside = atomic_load(&rig.fences->whole->done);
+    }
+    return sim_gpu->device_synchronize(device);
+}
+
+START_TEST(two_who_wait_for_the_device_never_take_back_what_is_complete)
+{
+    begin_hooked("devices=2,driver=12.0");
+    hooked.device_synchronize = synchronize_and_be_overtaken;
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    late = rig_open(rig_stream(0));
+    synchronised = 0;
+    rig_free(line, MIB, NEVER);
+    ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
+    weir__line_gone(line);
+    weir__line_put(line);
+    ck_assert(weir__fences_cover_device(rig.fences, true));
+    ck_assert_uint_eq(synchronised, 2);
+    ck_assert_uint_ge(atomic_load(&rig.fences->whole->done), done_inside);
+    ck_assert_uint_eq(rig_look(), 0);
+}
+END_TEST
+
 static void *context;
 
 /* It is not ready; and at once the event's context is gone. */
@@ -339,6 +375,7 @@ void fence_add_between(Suite *suite)
     suite_add(tcase, stream_that_was_opened_twice_is_open_until_it_was_closed_twice,
               stream_that_one_side_knows_to_be_destroyed_is_touched_by_none, stream_that_is_opened_again_is_covered_again,
               device_is_synchronised_with_no_lock_held, what_comes_while_the_device_is_waited_for_is_waited_for_next_time,
+              two_who_wait_for_the_device_never_take_back_what_is_complete,
               context_destroyed_while_its_event_of_the_device_is_asked_completes_nothing,
               owner_that_retires_may_be_ended_by_the_sweep_of_another_thread, memory_that_is_passed_on_is_pending_at_any_moment,
               owner_with_nothing_pending_does_not_wait_for_the_marks_of_others, wait_for_a_line_does_not_count_what_moves_to_its_device);
