@@ -12,6 +12,7 @@ weirdoc_DATA = \
 	doc/installed/python-sharing.md \
 	doc/installed/python-trace.md \
 	doc/installed/several-processes.md \
+	doc/installed/simulator.md \
 	doc/installed/thread-safety.md \
 	doc/installed/trace.md \
 	doc/installed/tuning.md \
@@ -19,7 +20,7 @@ weirdoc_DATA = \
 dist_weirdoc_DATA = %reldir%/house.svg %reldir%/page.png
 doc_DATA += doc/installed/README.md
 documents = README.md doc/architecture.md doc/cuda.md doc/performance.md doc/policy.md doc/protocol.md doc/python-sharing.md doc/python-trace.md doc/pytorch.md doc/several-processes.md \
-	doc/thread-safety.md doc/trace.md doc/tuning.md doc/unaware.md
+	doc/simulator.md doc/thread-safety.md doc/trace.md doc/tuning.md doc/unaware.md
 EXTRA_DIST += $(documents)
 CLEANFILES += $(weirdoc_DATA) doc/installed/README.md
 

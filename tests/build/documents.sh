@@ -52,7 +52,7 @@ installed() {
 check "documents_are_installed" installed
 docs=$(find "$stage" -name README.md -exec dirname {} \;)
 for name in README.md NEWS.md CONTRIBUTING.md LICENSE doc/architecture.md doc/cuda.md doc/performance.md doc/policy.md doc/protocol.md \
-    doc/pytorch.md doc/several-processes.md doc/thread-safety.md examples/embed.c; do
+    doc/pytorch.md doc/several-processes.md doc/simulator.md doc/thread-safety.md examples/embed.c; do
     check "installed_$name" test -s "$docs/$name"
 done
 check "links_of_installed_documents_lead_somewhere" leads "$stage" "$docs"/*.md "$docs"/doc/*.md

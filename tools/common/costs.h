@@ -15,7 +15,7 @@
 
 #define COSTS_TEXT_MAX WEIR__COSTS_MAX /* bytes of a table as text */
 
-/* Key, form and meaning. Keys are settings of the simulator (doc/architecture.md), but for pair_arena. */
+/* Key, form and meaning. Keys are settings of the simulator (doc/simulator.md), but for pair_arena. */
 #define COSTS(X)                                                                                                                           \
     X(grow, RATE, "a pool on the device grows")                                                                                            \
     X(grow_host, RATE, "a pool on the host grows")                                                                                         \
