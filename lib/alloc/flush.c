@@ -193,7 +193,7 @@ weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *error, ui
     int code = weir__pool_trim(pool, keep, &gone);
     if (code != GPU_SUCCESS)
         return weir__fail_gpu(error, pool->w->gpu, code, "trim of pool '%s' on device %d", pool->name, pool->device->index);
-    /* It has emptied the caches all the same. */
+    /* A trim that gave nothing back is recorded too, as it has emptied the caches. */
     if (gone == 0)
         weir__record_pool(WEIR__KIND_TRIM, pool, 0, pool->w->gpu->now() - begun);
     if (released)

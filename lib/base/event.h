@@ -12,13 +12,13 @@
 #include "lib/gpu/gpu.h"
 
 /*
- * Creates an event behind all work of the stream, which is alive and of that device; *event is the caller's to destroy. false: there is
- * none, since CUDA refused or the stream captures: a capture is asked for after recording, as one that began in between has caught the
- * event, which must then never be queried.
+ * Creates an event behind all work of the stream, which is alive and of that device; *event is the caller's to destroy. Returns false, with
+ * no event, if CUDA refused or the stream captures. Captures are asked for after recording: one that began in between has caught the event,
+ * which must then never be queried.
  */
 bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event);
-/* The same with an event that nobody waits for, which spares a new one. If it returns false that event is gone: it may be of another
-   device. */
+/* The same with an existing event that nobody waits for, which spares a new one. Returns false, with that event destroyed, as above or if
+   the event is of another device. */
 bool weir__event_move(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event);
 
 /* Records an event behind all work of the stream. Returns CUDA's code, GPU_CAPTURE_UNSUPPORTED where the stream captures: then the event
@@ -32,9 +32,9 @@ enum weir__event_state {
     WEIR__EVENT_COMPLETE, /* and synchronised, since only that makes the driver see the frees before it for other pools; or its context was
                              destroyed, which does both */
     WEIR__EVENT_PENDING,
-    WEIR__EVENT_BROKEN, /* it will never tell, since the process's work has failed */
+    WEIR__EVENT_BROKEN, /* the event will never complete, since the process's work has failed */
 };
-/* Asks once. */
+/* Asks once whether the event is complete. */
 enum weir__event_state weir__event_look(const struct gpu *gpu, gpu_event event);
 /* The same in two steps: the waist's code, and what it says. */
 int weir__event_ask(const struct gpu *gpu, gpu_event event);

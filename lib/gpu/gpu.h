@@ -246,8 +246,8 @@ struct gpu {
     int (*stream_destroy)(gpu_stream stream);
     /* Precondition of synchronise: the stream cannot be capturing. */
     int (*stream_synchronize)(gpu_stream stream);
-    /* GPU_NOT_READY while work of the stream is left. The frees before the answer are not seen by that: only a synchronise lets other pools
-       have them (measured). Precondition as of synchronise. */
+    /* GPU_NOT_READY while work of the stream is left. Success does not give memory that was freed before to other pools: only a synchronise
+       does (measured). Precondition as of stream_synchronize(). */
     int (*stream_query)(gpu_stream stream);
     /* Needs GPU_FEATURE_STREAM_ID. For a fixed handle the answer is that of the current device. Precondition: the stream is alive (CUDA
        crashes otherwise) and does not capture: it fails then and destroys the capture, relaxed mode or not (measured). */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #define LIMBO (UINT64_C(1) << 63)
-#define STRETCH (UINT64_C(1) << 40) /* 18 minutes; what ends later than that behind a gate never does */
+#define STRETCH (UINT64_C(1) << 40) /* 18 minutes; work that would end later than that behind a gate never ends */
 #define GATES_MAX ((size_t)((SIM_NEVER - LIMBO) / STRETCH))
 
 bool sim_time_is_open(uint64_t time)
@@ -30,7 +30,7 @@ static bool is_of(uint64_t time, uint64_t base)
     return time >= base && time - base < STRETCH;
 }
 
-/* What would leave its stretch, or the known times, is never. */
+/* A sum beyond the stretch of its gate, or beyond all known times, is SIM_NEVER. */
 uint64_t sim_time_add(uint64_t time, uint64_t nanoseconds)
 {
     uint64_t sum;
@@ -51,7 +51,7 @@ static bool grow_gates(void)
     return true;
 }
 
-/* Its time; never, if the process has no memory for one more. */
+/* Returns the time at which the new gate opens; SIM_NEVER if there is no host memory for one more gate. */
 static uint64_t add_gate(struct sim_gate made)
 {
     size_t gate = 0;

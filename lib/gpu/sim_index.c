@@ -133,7 +133,7 @@ static void add(struct sim_index *index, struct sim_segment *added)
     added->rank = rank_of(added->offset);
     while (*place && (*place)->rank >= added->rank)
         place = is_before(*place, added->owner, added->run, added->offset) ? &(*place)->right : &(*place)->left;
-    /* What was there is parted into what lies before the new one and behind it. */
+    /* The subtree that was there is divided into the runs before and behind the added one. */
     struct sim_segment *rest = *place, **before = &added->left, **behind = &added->right;
     *place = added;
     while (rest) {

@@ -5,7 +5,7 @@
 
 #include "lib/base/number.h"
 
-#define FADE 128 /* an epoch's part in what a patience has cost is halved after about 90 others */
+#define FADE 128 /* each epoch takes 1/FADE off the costs so far, which halves them after about 90 */
 
 void weir__demand_begin(struct weir__demand *demand)
 {

@@ -21,7 +21,7 @@
 #include "policy/report.h"
 
 #define LINE_SIZE sizeof(((weir_error *)NULL)->text)
-#define MORE_SIZE 64 /* of a line's end that says how many others there were */
+#define MORE_SIZE 64 /* bytes for the end of a line, which says how many others were left out */
 
 /* $WEIR_LOG ------------------------------------------------------------------------------------------------------------------------------ */
 

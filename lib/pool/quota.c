@@ -35,7 +35,7 @@ static bool read_own(const char *text, uint64_t memory, uint64_t *bytes)
         *bytes = (uint64_t)((unsigned __int128)memory * hundredths / 10000);
         return true;
     }
-    /* A number alone counts bytes: so few are a share, or mebibytes, that was meant. */
+    /* A number without a unit is bytes. A small one is refused: a share, or mebibytes, must have been meant. */
     uint64_t factor = number.unit[0] || number.scale > 1 || number.whole < BARE_LEAST ? 0 : 1;
     for (const struct policy_unit *unit = policy_size_units; unit->name; unit++)
         if (strcmp(unit->name, number.unit) == 0)
@@ -43,7 +43,7 @@ static bool read_own(const char *text, uint64_t memory, uint64_t *bytes)
     return factor && policy_number_scale(&number, factor, bytes) == POLICY_NUMBER_OK;
 }
 
-/* As MPS and HAMi have it: a whole number with K, M, G or T, all of them binary, whatever their case. bare: bytes may be without one. */
+/* Reads a size as MPS and HAMi write it: a whole number with K, M, G or T of either case, all binary. bare: a number alone is bytes. */
 static bool read_others(const char *text, bool bare, uint64_t *bytes)
 {
     static const char units[] = "kmgt";
@@ -91,7 +91,7 @@ static bool read_mps(const char *text, int device, uint64_t *bytes, bool *is_tol
 
 /* The limits ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* NULL: it is not set, or empty. */
+/* Adds a limit for a variable. NULL: the variable is not set, or empty. */
 static struct weir__quota_limit *add(struct weir__quota *quota, const char *variable, const char **value)
 {
     *value = policy_environment_now(variable);
@@ -103,7 +103,7 @@ static struct weir__quota_limit *add(struct weir__quota *quota, const char *vari
     return limit;
 }
 
-/* good: `bytes` was read. write: what to write instead. */
+/* Sets the limit to `bytes`, or says why it is ignored. good: the value could be read. write: what the user should write instead. */
 static void judge(struct weir__quota_limit *limit, int device, uint64_t memory, bool good, uint64_t bytes, const char *write)
 {
     if (!good)

@@ -16,8 +16,8 @@ static uint64_t noted_of(const weir_pool *pool)
     return atomic_load_explicit(&pool->noted.reserved, memory_order_relaxed);
 }
 
-/* Takes of what the pool has grown by since somebody looked at most so much. What remains is for those who did it, on other threads, to
-   take. Returns the bytes. */
+/* Charges the caller with at most `most` bytes of the growth since the last look. The rest stays for the requests of other threads that
+   caused it. Returns the bytes. */
 static uint64_t claim(weir_pool *pool, uint64_t reserved, uint64_t most)
 {
     uint64_t before = noted_of(pool), grown;
@@ -28,16 +28,16 @@ static uint64_t claim(weir_pool *pool, uint64_t reserved, uint64_t most)
     return grown;
 }
 
-/* What went back is not there any more. noted: from before CUDA was asked, so that growth which was claimed meanwhile stays so. What is
-   more is for the call that did it to find. */
+/* Lowers the noted size after memory went back. noted: read before CUDA was asked, so that growth which another thread claimed meanwhile
+   stays claimed. A higher size is left for the call that caused it. */
 static void note_less(weir_pool *pool, uint64_t noted, uint64_t reserved)
 {
     if (reserved < noted)
         atomic_compare_exchange_strong_explicit(&pool->noted.reserved, &noted, reserved, memory_order_relaxed, memory_order_relaxed);
 }
 
-/* An arena maps and unmaps nothing meanwhile, since each of these is an event of its own, which has to stand on the right side of the
-   figures. Where one does just now, this is left to the next time. */
+/* Holds `growing`, so that the arena maps and unmaps nothing meanwhile: these are events of their own, which have to stand on the right
+   side of the figures. Does nothing if another thread has `growing`; the figures come the next time. */
 static void record_arena(weir_pool *pool)
 {
     uint64_t used, reserved;
@@ -85,7 +85,7 @@ static uint64_t most_of(uint64_t size)
     return steps * WEIR__GROWTH_STEP;
 }
 
-/* What a synchronise took from the pool and a request brought back shows in no figure. */
+/* Whether the pool may have shrunk at a synchronise and grown back since, which shows in no figure. */
 static bool may_have_grown(const weir_pool *pool, uint64_t noted)
 {
     return atomic_load_explicit(&pool->settings.release_threshold, memory_order_relaxed) < noted;

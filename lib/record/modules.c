@@ -12,11 +12,11 @@ weir__modules_each_fn *weir__modules_each = dl_iterate_phdr;
 
 /* One pass over what is loaded: it counts, and fills in what there is room for. */
 struct pass {
-    struct weir__modules *modules; /* with room for so many: */
+    struct weir__modules *modules; /* the list that is filled, with room for */
     size_t list_room, path_room;
-    size_t count, path_bytes; /* that are needed */
-    const char *program;      /* the path of the program itself, which the loader does not know */
-    const char *folder;       /* the working one with a slash, for paths that were loaded relative to it; "" if nobody knows */
+    size_t count, path_bytes; /* what the pass found, which may be more than there is room for */
+    const char *program;      /* the path of the program, whose name the loader leaves empty; "" once that was visited */
+    const char *folder;       /* the working folder with a slash, for relative paths; "" if it is unknown */
     bool counters_only;
 };
 
@@ -46,7 +46,7 @@ static void write_hex(char *text, const unsigned char *bytes, size_t size)
     text[2 * size] = '\0';
 }
 
-/* The build id among the notes of a segment. False: it is not there. */
+/* Finds the build id among the notes of a segment. Returns false if there is none. */
 static bool find_in_notes(const unsigned char *notes, uint64_t size, uint64_t alignment, char *text)
 {
     uint64_t at = 0;

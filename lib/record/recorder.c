@@ -15,7 +15,7 @@
 #define POOLS_MAX 65535
 #define STACKS_MAX 0xFFFFF /* 20 bits of an origin */
 
-/* The process's recorders, for tags of those that are gone. A leaf. */
+/* The list of the process's recorders, by which threads find out that a recorder of one of their tags is gone. A leaf. */
 static pthread_mutex_t recorders_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct weir__recorder *recorders;
 

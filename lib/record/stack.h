@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stack.h - a table of stacks, each of which it keeps once and knows by a number, with the frames of interpreters that they name.
+ * stack.h - a table that keeps each distinct stack once, under a number, with the frames of interpreters that stacks refer to.
  *
  * An element of a stack is a return address times two, or the number of an interpreter's frame times two plus one. Numbers begin at 1; 0 is
  * no stack, or no frame. What is in the table stays as it is and where it is until the table is destroyed, by its owner, once nobody uses
@@ -21,9 +21,9 @@
 #define WEIR__STACK_MAX 128 /* elements, of which WEIR__UNWIND_MAX are native; the outermost of more are left out */
 #define WEIR__STACKS_BYTES ((size_t)64 << 20)
 #define WEIR__STACKS_COUNT (UINT32_C(1) << 20)
-#define WEIR__PLACES_COUNT (UINT32_C(1) << 16) /* of interpreters, whose code is kept */
-#define WEIR__FRAME_FUNCTION_MAX 255 /* bytes; of longer names the end is left out */
-#define WEIR__FRAME_FILE_MAX 511     /* of longer paths the beginning is left out */
+#define WEIR__PLACES_COUNT (UINT32_C(1) << 16) /* places in an interpreter's code, which is never freed then */
+#define WEIR__FRAME_FUNCTION_MAX 255 /* bytes; longer names lose their end */
+#define WEIR__FRAME_FILE_MAX 511     /* bytes; longer paths lose their beginning */
 
 struct weir__stacks;
 
@@ -44,37 +44,37 @@ static inline uint64_t weir__stack_frame(uint32_t frame)
 }
 
 /*
- * For up to `count` stacks in `bytes`, and for a quarter of each frames of interpreters: WEIR__STACKS_COUNT and WEIR__STACKS_BYTES as a
- * rule, at most. Where the address space has no room, it is less. NULL: there is no memory.
+ * Makes a table for up to `count` stacks in `bytes`, and for frames of interpreters in a quarter of both: WEIR__STACKS_COUNT and
+ * WEIR__STACKS_BYTES at most. Where the address space is short the table is smaller. NULL: no host memory.
  */
 struct weir__stacks *weir__stacks_new(size_t bytes, uint32_t count);
 void weir__stacks_destroy(struct weir__stacks *stacks);
 
-/* The number of the stack with these elements, which is added if it is new. 0: it has none, or the table is full. */
+/* Finds or adds the stack with these elements. Returns its number; 0: there are no elements, or the table is full. */
 uint32_t weir__stacks_add(struct weir__stacks *stacks, const uint64_t *elements, unsigned count);
-/* The number of the calling thread's stack, with the frames of an interpreter (interpreter.h); the caller holds no lock. 0 also within
-   another call of it. */
+/* The number of the calling thread's stack, with the frames of an interpreter (interpreter.h); the caller holds no lock. 0 also if
+   this thread is within another call of this function. */
 uint32_t weir__stacks_here(struct weir__stacks *stacks);
 /* The number of the frame with that function, file and line. NULL is "". */
 uint32_t weir__stacks_frame(struct weir__stacks *stacks, const char *function, const char *file, uint32_t line);
 
-/* Places of an interpreter, whose frames are known: the number of the frame; 0: the table does not have it. */
+/* The number of the frame at a place in an interpreter's code; 0: the table does not have that place. */
 uint32_t weir__stacks_find_place(const struct weir__stacks *stacks, uint64_t code, uint64_t position);
-/* Whether another place can be added. It may be told that one can, and find it full then. */
+/* Whether there is room for another place; it may be gone by the time that one is added. */
 bool weir__stacks_takes_places(const struct weir__stacks *stacks);
 void weir__stacks_add_place(struct weir__stacks *stacks, uint64_t code, uint64_t position, uint32_t frame);
 
-/* False: there is no such number. */
+/* Look a number up. Return false if no stack, or no frame, has it. */
 bool weir__stacks_get(const struct weir__stacks *stacks, uint32_t id, const uint64_t **elements, unsigned *count);
 bool weir__stacks_get_frame(const struct weir__stacks *stacks, uint32_t id, struct weir__frame *frame);
 
-/* The highest number of a stack, and of a frame: they are all there from 1 to that. */
+/* The highest number of a stack, and of a frame. All numbers from 1 to that are in use. */
 uint32_t weir__stacks_count(const struct weir__stacks *stacks);
 uint32_t weir__stacks_frame_count(const struct weir__stacks *stacks);
 /* How often a stack, or a frame, got no number because the table is full. */
 uint64_t weir__stacks_lost(const struct weir__stacks *stacks);
 
-/* What the table goes by to find a stack. */
+/* The hash by which the table finds a stack. */
 uint32_t weir__stacks_hash(const uint64_t *elements, unsigned count);
 
 #endif

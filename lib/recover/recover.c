@@ -219,7 +219,8 @@ static void end_recovery(struct weir__recovery *recovery, const struct weir__cli
     pthread_mutex_unlock(&recovery->lock);
 }
 
-/* The turn is given up where a callback throws, or ends its thread; NULL: it has ended. Nothing is said of other requests. */
+/* Runs when the climb's scope ends: gives the turn up if a callback threw or ended its thread. *climb NULL: the turn has ended already. An
+   end like this tells other requests nothing of their chances. */
 static void give_up_turn(struct weir__climb **climb)
 {
     if (!*climb)

@@ -6,9 +6,9 @@
 
 #include "lib/base/class.h"
 
-#define STACKS (UINT32_C(1) << 20) /* numbers that an origin has room for */
+#define STACKS (UINT32_C(1) << 20) /* how many stacks an origin can name */
 
-/* A block of no thread, at no time, with nothing lost. */
+/* Begins a block of definitions: its thread, time and losses are 0. */
 static void begin_definitions(struct weir__trace_bytes *definitions)
 {
     static const uint8_t begin[WEIR__TRACE_DEFINITIONS_BEGIN] = {0};

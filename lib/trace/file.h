@@ -11,23 +11,23 @@
 
 #define WEIR__TRACE_DUMPS_MAX 8 /* of a weir */
 
-/* Sets out as the policy says: begins record.file, and from now on dumps go to record.dump. What cannot be done is logged. false: no host
-   memory. */
+/* Begins record.file, and from now on writes dumps to record.dump, as the policy says. Logs what cannot be done. Returns false if there is
+   no host memory. */
 bool weir__trace_files_begin(weir *w, const struct policy *policy);
-/* Another policy is in force. */
+/* Takes record.dump, and the text for heads of traces, from a new policy. */
 void weir__trace_files_set(weir *w, const struct policy *policy);
-/* The policy in force, its values a line each, to be freed; NULL: no host memory. */
+/* The policy in force, with a line for each value. The caller frees the text. NULL: no host memory. */
 char *weir__trace_files_policy(weir *w);
-/* The weir cannot be opened after all: record.file goes once it is ended, as its name shall be free for the next attempt. */
+/* Called if opening the weir failed: ends record.file and removes it, so that the next attempt can have the name. */
 void weir__trace_files_drop(weir *w);
-/* Waits for the trace of an out-of-memory that is being written, which looks at pools. No request follows. */
+/* Waits for a dump in progress, which looks at pools. No request follows. */
 void weir__trace_files_settle(weir *w);
-/* Ends what is being written. */
+/* Ends record.file, and frees what weir__trace_files_begin() made. */
 void weir__trace_files_end(weir *w);
 /* Ends record.file of a weir that is never closed, when its process ends; other threads may be using it. */
 void weir__trace_files_finish(weir *w);
 
-/* A request found no memory: writes down what is known, beside everything else. */
+/* Writes a dump, after a request found no memory. Other threads go on meanwhile. */
 void weir__trace_files_dump(weir *w);
 
 #endif

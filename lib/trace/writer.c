@@ -408,7 +408,8 @@ static int start_thread(struct weir__trace *trace)
     return failed;
 }
 
-/* Not by the thread: one that is open now may be closed when it begins. false: no host memory. */
+/* Notes which streams are open. The trace's thread would be late for that, as a stream may be closed before it runs. False: no host memory.
+   */
 static bool take_streams(struct weir__trace *trace)
 {
     struct weir__recorder *recorder = trace->of.recorder;
