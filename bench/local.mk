@@ -18,7 +18,7 @@ bench_libbench_la_SOURCES = \
 	tools/common/json.h \
 	tools/common/utf8.c \
 	tools/common/utf8.h
-bench_libbench_la_LIBADD = lib/pool/arena/libarena.la
+bench_libbench_la_LIBADD = lib/backing/arena/libarena.la
 
 EXTRA_PROGRAMS += bench/weir-bench
 bench_weir_bench_SOURCES = \

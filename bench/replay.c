@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "lib/alloc/recent.h"
-#include "lib/pool/arena/arena.h"
+#include "lib/backing/arena/arena.h"
 
 #define BASE (UINT64_C(1) << 40)
 #define RANGE (UINT64_C(1) << 41)

@@ -5,31 +5,32 @@ include_HEADERS += include/weir.h include/weir.hpp
 ##   base/     errors, fork, events, locks, the service thread: what every room needs, and knows no weir
 ##   fence/    when freed memory may serve others: lines, marks, debts; above base/, and used by none of the others yet
 ##   record/   what the recorder has: rings of events, tags, stacks, modules
+##   backing/  the memory of a pool: an arena
 ##   pool/     what a policy is on the devices: weir, device, pool, its settings, its blocks
 ##   alloc/    how a request is served: streams, caches, asking CUDA, giving blocks back
 ##   recover/  what is done for a request that found no memory: the ladder
 ##   release/  memory that goes back although nobody here asks for it: the keeper, giving to neighbours; does not know recover/
 ##   trace/    what the recorder has, in files; above pool/
 ##   here      open, close, reload, figures: ties the rooms together
-##   pool/arena/  memory that Weir maps itself; includes none of the others, and only pool/ includes it
+##   backing/arena/  memory that Weir maps itself; includes none of the others, and only backing/ includes it
 ##
 ## Pure, so that tests and fuzzers have it without the rest.
-noinst_LTLIBRARIES += lib/pool/arena/libarena.la
-lib_pool_arena_libarena_la_SOURCES = \
-	%reldir%/pool/arena/arena.c \
-	%reldir%/pool/arena/arena.h \
-	%reldir%/pool/arena/bin.c \
-	%reldir%/pool/arena/bin.h \
-	%reldir%/pool/arena/extent.c \
-	%reldir%/pool/arena/extent.h \
-	%reldir%/pool/arena/page.c \
-	%reldir%/pool/arena/page.h \
-	%reldir%/pool/arena/pinned.c \
-	%reldir%/pool/arena/place.c \
-	%reldir%/pool/arena/place.h \
-	%reldir%/pool/arena/queue.c \
-	%reldir%/pool/arena/queue.h \
-	%reldir%/pool/arena/valid.c
+noinst_LTLIBRARIES += lib/backing/arena/libarena.la
+lib_backing_arena_libarena_la_SOURCES = \
+	%reldir%/backing/arena/arena.c \
+	%reldir%/backing/arena/arena.h \
+	%reldir%/backing/arena/bin.c \
+	%reldir%/backing/arena/bin.h \
+	%reldir%/backing/arena/extent.c \
+	%reldir%/backing/arena/extent.h \
+	%reldir%/backing/arena/page.c \
+	%reldir%/backing/arena/page.h \
+	%reldir%/backing/arena/pinned.c \
+	%reldir%/backing/arena/place.c \
+	%reldir%/backing/arena/place.h \
+	%reldir%/backing/arena/queue.c \
+	%reldir%/backing/arena/queue.h \
+	%reldir%/backing/arena/valid.c
 
 ## The bytes of traces, which libweir-trace writes as well. Pure.
 noinst_LTLIBRARIES += lib/trace/libbytes.la
@@ -100,6 +101,13 @@ lib_librooms_la_SOURCES = \
 	%reldir%/record/tag.h \
 	%reldir%/record/unwind.c \
 	%reldir%/record/unwind.h \
+	%reldir%/backing/arena.c \
+	%reldir%/backing/arena.h \
+	%reldir%/backing/arena_closed.c \
+	%reldir%/backing/arena_internal.h \
+	%reldir%/backing/arena_pages.c \
+	%reldir%/backing/arena_serve.c \
+	%reldir%/backing/arena_stream.c \
 	%reldir%/pool/asking.c \
 	%reldir%/pool/asking.h \
 	%reldir%/pool/blocks.c \
@@ -124,15 +132,6 @@ lib_librooms_la_SOURCES = \
 	%reldir%/pool/local_rank.h \
 	%reldir%/pool/log.c \
 	%reldir%/pool/log.h \
-	%reldir%/pool/mapped.c \
-	%reldir%/pool/mapped.h \
-	%reldir%/pool/mapped_closed.c \
-	%reldir%/pool/mapped_closed.h \
-	%reldir%/pool/mapped_malloc.c \
-	%reldir%/pool/mapped_pages.c \
-	%reldir%/pool/mapped_pages.h \
-	%reldir%/pool/mapped_stream.c \
-	%reldir%/pool/mapped_stream.h \
 	%reldir%/pool/pending.c \
 	%reldir%/pool/pending.h \
 	%reldir%/pool/pool.c \
@@ -221,7 +220,7 @@ lib_librooms_la_SOURCES = \
 	%reldir%/stats_json.c \
 	%reldir%/weir.c \
 	include/weir.h
-lib_librooms_la_LIBADD = $(ZSTD_LIBS) policy/libpolicy.la lib/pool/arena/libarena.la lib/trace/libbytes.la
+lib_librooms_la_LIBADD = $(ZSTD_LIBS) policy/libpolicy.la lib/backing/arena/libarena.la lib/trace/libbytes.la
 
 ## The same with the waist and its simulator, so that tests and the command reach hidden symbols.
 noinst_LTLIBRARIES += lib/libcore.la

@@ -10,7 +10,7 @@
 #include "lib/base/number.h"
 #include "lib/base/valid.h"
 #include "lib/gpu/clock.h"
-#include "lib/pool/mapped.h"
+#include "lib/backing/arena.h"
 #include "lib/stats.h"
 
 static void read_audit(const struct weir__audit *audit, uint64_t *bytes, uint64_t *ms)

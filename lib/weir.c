@@ -23,7 +23,7 @@
 #include "lib/open.h"
 #include "lib/pool/former.h"
 #include "lib/pool/left.h"
-#include "lib/pool/mapped_closed.h"
+#include "lib/backing/arena.h"
 #include "lib/pool/recorded.h"
 #include "lib/pool/retired.h"
 #include "lib/pool/settings.h"

@@ -5,7 +5,7 @@
 #include "lib/base/call.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
-#include "lib/pool/mapped_closed.h"
+#include "lib/backing/arena.h"
 #include "lib/pool/recorded.h"
 #include "lib/pool/retired.h"
 

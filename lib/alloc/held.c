@@ -6,7 +6,7 @@
 #include "lib/base/class.h"
 #include "lib/base/number.h"
 #include "lib/base/valid.h"
-#include "lib/pool/mapped.h"
+#include "lib/backing/arena.h"
 #include "lib/pool/retired.h"
 
 struct cached {

@@ -6,7 +6,7 @@
 #include "lib/alloc/stream.h"
 #include "lib/pool/bracket.h"
 #include "lib/pool/figures.h"
-#include "lib/pool/mapped_closed.h"
+#include "lib/backing/arena.h"
 #include "lib/pool/recorded.h"
 #include "lib/pool/settings.h"
 

@@ -14,7 +14,7 @@
 
 #include "lib/alloc/cache.h"
 #include "lib/base/table.h"
-#include "lib/pool/mapped.h"
+#include "lib/backing/arena.h"
 #include "lib/pool/weir_internal.h"
 
 struct weir_stream {

@@ -28,7 +28,7 @@ struct weir__block {
     void *ptr;
     uint64_t size; /* bytes asked for */
     weir_pool *pool;
-    struct weir__extent *extent; /* of an arena's block (mapped.h); else NULL */
+    struct weir__extent *extent; /* of an arena's block (arena.h); else NULL */
     weir__spin *guard; /* of a block that a cache may keep: the lock of that cache; else NULL, for its shard's */
     uint32_t origin;   /* who asked for it (record/recorder.h) */
     uint8_t class;     /* WEIR__CLASS_NONE, or its size class: CUDA gave the bytes of that */

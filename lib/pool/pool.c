@@ -8,7 +8,7 @@
 #include "lib/pool/bracket.h"
 #include "lib/pool/former.h"
 #include "lib/pool/left.h"
-#include "lib/pool/mapped_closed.h"
+#include "lib/backing/arena.h"
 #include "lib/pool/retired.h"
 #include "lib/pool/recorded.h"
 #include "lib/pool/settings.h"

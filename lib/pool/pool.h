@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pool.h - one policy entry on one device: a CUDA pool, or two when small requests are kept apart in a small twin; or an arena (mapped.h).
+ * pool.h - one policy entry on one device: a CUDA pool, or two when small requests are kept apart in a small twin; or an arena (arena.h).
  *
  * Owned by its device, from its creation to weir_close(). A private pool whose stream is closed and whose last block is freed (counted in
  * `references`) is parked and serves the next private stream of its entry: destroying it there and then crashes CUDA (retired.h).

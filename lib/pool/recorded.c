@@ -2,7 +2,7 @@
 #include "lib/pool/recorded.h"
 
 #include "lib/base/number.h"
-#include "lib/pool/mapped.h"
+#include "lib/backing/arena.h"
 
 #define SKIP_MOST 1024
 

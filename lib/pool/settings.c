@@ -8,7 +8,7 @@
 #include "lib/base/format.h"
 #include "lib/pool/former.h"
 #include "lib/pool/left.h"
-#include "lib/pool/mapped.h"
+#include "lib/backing/arena.h"
 #include "lib/pool/recorded.h"
 
 #define LIVE_STEP (UINT64_C(1) << 20) /* of the pool's statistics; more where larger blocks are cached, whose every call would pass it */

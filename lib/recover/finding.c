@@ -10,7 +10,7 @@
 #include "lib/alloc/held.h"
 #include "lib/alloc/orphans.h"
 #include "lib/base/format.h"
-#include "lib/pool/mapped.h"
+#include "lib/backing/arena.h"
 
 #define NOTEWORTHY 128  /* what is less than this part of the request did not decide */
 

@@ -14,7 +14,7 @@
 #include "lib/base/format.h"
 #include "lib/gpu/clock.h"
 #include "lib/pool/holders.h"
-#include "lib/pool/mapped.h"
+#include "lib/backing/arena.h"
 #include "lib/recover/finding.h"
 #include "policy/report.h"
 

@@ -11,7 +11,7 @@
 #include "lib/alloc/waits.h"
 #include "lib/base/event.h"
 #include "lib/gpu/clock.h"
-#include "lib/pool/mapped.h"
+#include "lib/backing/arena.h"
 #include "lib/recover/callbacks.h"
 #include "lib/recover/climb.h"
 

@@ -8,7 +8,7 @@
 #include "lib/alloc/held.h"
 #include "lib/alloc/waits.h"
 #include "lib/gpu/clock.h"
-#include "lib/pool/mapped.h"
+#include "lib/backing/arena.h"
 
 #define POLL_FIRST UINT64_C(20000)   /* nanoseconds between two looks at pending frees, doubling, */
 #define POLL_LONGEST GPU_MILLISECOND /* up to this */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/pool/mapped_closed.h"
+#include "lib/backing/arena.h"
 #include "tests/api/scene.h"
 
 #define PAGE (2 * MIB)

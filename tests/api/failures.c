@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/pool/mapped_closed.h"
+#include "lib/backing/arena.h"
 #include "lib/pool/retired.h"
 #include "tests/api/fixture.h"
 #include "tests/support/fail_malloc.h"

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "lib/alloc/request.h"
-#include "lib/pool/mapped.h"
+#include "lib/backing/arena.h"
 #include "lib/record/unwind.h"
 #include "lib/recover/recover.h"
 #include "tests/api/hook.h"

@@ -2,7 +2,7 @@
 #include "tests/api/scene.h"
 
 #include "lib/base/service.h"
-#include "lib/pool/mapped_closed.h"
+#include "lib/backing/arena.h"
 #include "lib/pool/retired.h"
 
 #include <stdio.h>

@@ -46,7 +46,7 @@ tests/fuzz/wire_fuzz: $(top_srcdir)/tests/fuzz/wire_fuzz.c $(top_srcdir)/share/w
 CLEANFILES += tests/fuzz/wire_fuzz
 
 ## The arena is pure, and needs no other file than its model.
-arena_fuzz_files = $(lib_pool_arena_libarena_la_SOURCES) $(tests_unit_libarenamodel_la_SOURCES)
+arena_fuzz_files = $(lib_backing_arena_libarena_la_SOURCES) $(tests_unit_libarenamodel_la_SOURCES)
 tests/fuzz/arena_fuzz: $(top_srcdir)/tests/fuzz/arena_fuzz.c $(arena_fuzz_files) config.h
 	$(AM_V_GEN)$(MKDIR_P) tests/fuzz && $(FUZZ_CC) $(FUZZ_CFLAGS) -DWEIR_LIBFUZZER -I$(top_srcdir) -I$(top_builddir) \
 		-o $@ $(top_srcdir)/tests/fuzz/arena_fuzz.c \

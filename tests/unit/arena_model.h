@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/pool/arena/arena.h"
+#include "lib/backing/arena/arena.h"
 
 #define MODEL_BASE (UINT64_C(1) << 33)
 #define MODEL_UNITS 32 /* of the range: 24 for large requests, 8 for small ones */

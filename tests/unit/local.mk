@@ -111,7 +111,7 @@ tests_unit_texts_LDADD = tests/support/libsuite.la tools/libtools.la
 ## An arena beside a model of it, for its tests and its fuzzer.
 check_LTLIBRARIES += tests/unit/libarenamodel.la
 tests_unit_libarenamodel_la_SOURCES = tests/unit/arena_model.c tests/unit/arena_model.h
-tests_unit_libarenamodel_la_LIBADD = lib/pool/arena/libarena.la
+tests_unit_libarenamodel_la_LIBADD = lib/backing/arena/libarena.la
 
 check_PROGRAMS += tests/unit/arena tests/unit/arena_failures
 TESTS += tests/unit/arena tests/unit/arena_failures

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "lib/pool/mapped.h"
+#include "lib/backing/arena_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,6 @@
 #include "lib/base/context.h"
 #include "lib/base/event.h"
 #include "lib/base/valid.h"
-#include "lib/pool/mapped_pages.h"
-#include "lib/pool/mapped_stream.h"
 #include "lib/record/recorder.h"
 
 #define COVER_STEP (UINT64_C(64) << 20) /* bytes that an open stream frees before an event is recorded unasked */

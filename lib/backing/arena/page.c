@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "lib/pool/arena/page.h"
+#include "lib/backing/arena/page.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/pool/arena/bin.h"
-#include "lib/pool/arena/place.h"
+#include "lib/backing/arena/bin.h"
+#include "lib/backing/arena/place.h"
 
 /* What a growth looks at under the lock that others wait for; recorded programs have fewer. */
 #define EXTENTS_MOST 256

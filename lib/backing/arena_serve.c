@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* mapped_malloc.c - how an arena serves a request: from what is free for its stream, by mapping more, or by making the stream wait. */
+/* arena_serve.c - how an arena serves a request: from what is free for its stream, by mapping more, or by making the stream wait. */
+#include "lib/backing/arena_internal.h"
 #include "lib/base/context.h"
-#include "lib/pool/mapped_stream.h"
 
 /* What is mapped and may serve the stream. Called with mapped->lock. */
 static struct weir__extent *take(struct weir__mapped *mapped, uint64_t id, uint64_t bytes)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "lib/pool/arena/place.h"
+#include "lib/backing/arena/place.h"
 
 /* What is looked at under the lock that others wait for; recorded programs have fewer. */
 #define HOLES_MOST 256

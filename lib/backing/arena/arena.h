@@ -8,7 +8,7 @@
 #ifndef WEIR_LIB_ARENA_H
 #define WEIR_LIB_ARENA_H
 
-#include "lib/pool/arena/page.h"
+#include "lib/backing/arena/page.h"
 
 #define WEIR__ARENA_LARGE (UINT64_C(1) << 20) /* bytes of the smallest request of the large part */
 

@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mapped_stream.h - what one stream freed in an arena, and the events behind that: how it becomes complete, or another stream's.
+ * arena_internal.h - what the files of an arena know of each other: its pages by the driver, and what one stream freed in it.
  *
- * Owned by its arena (mapped.h), from the first free of the stream until it is not open any more and nothing of it is pending. It is made,
- * changed and looked at under mapped->events, but for what mapped->lock guards as well.
+ * A stream is owned by its arena, from its first free until it is not open any more and nothing of it is pending. It is made, changed and
+ * looked at under mapped->events, but for what mapped->lock guards as well.
  */
-#ifndef WEIR_LIB_MAPPED_STREAM_H
-#define WEIR_LIB_MAPPED_STREAM_H
+#ifndef WEIR_LIB_BACKING_ARENA_INTERNAL_H
+#define WEIR_LIB_BACKING_ARENA_INTERNAL_H
 
-#include "lib/pool/mapped.h"
+#include "lib/backing/arena.h"
+
+/* Pages: made, mapped, unmapped and released, and those that the driver did not take back. Called with mapped->growing, and but for the
+   second function with mapped->lock, which is let go of during the driver's calls. */
+
+extern const struct weir__page_driver weir__mapped_pages __attribute__((visibility("hidden")));
+
+/* Releases again what the driver did not take back. */
+void weir__mapped_release_left(struct weir__mapped *mapped);
+
+/* Streams. */
 
 /* Bytes of all pages, and of those that the driver did not take back. Called with mapped->lock. */
 static inline uint64_t weir__mapped_bytes(const struct weir__mapped *mapped)

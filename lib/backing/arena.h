@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mapped.h - the memory of a pool with `backing: arena`: an arena (arena.h) with what makes it safe on streams and threads. Its functions
+ * arena.h - the memory of a pool with `backing: arena`: an arena (arena/arena.h) with what makes it safe on streams and threads. Its functions
  * are those of CUDA's pools: allocating and freeing in the order of a stream, trimming, figures.
  *
  * What a stream freed serves that stream at once, and others once an event of Weir's own behind the free was seen complete, or once their
@@ -8,21 +8,22 @@
  * Any other stream may be gone later, so its event is recorded at the free. A stream has two events at most: one that is looked at, and one
  * behind all later frees, which is recorded anew.
  *
- * Owned by its pool, from its creation until it is closed (mapped_closed.h). Three locks, and the GPU is waited for under none of them but
+ * Owned by its pool, from its creation until it is closed, and from then on by the list of closed arenas, while blocks of it are live or a
+ * free was never seen complete: CUDA cannot free what Weir has mapped. Three locks, and the GPU is waited for under none of them but
  * in weir__mapped_wait(): `growing`, of who maps or unmaps; `events`, held over the calls that record and ask events; `lock`, a spin lock
  * that guards extents and the list of streams. Of the first two nobody takes one under the other, and `lock` is a leaf under both. The
  * driver's calls on pages are made without `lock`.
  */
-#ifndef WEIR_LIB_MAPPED_H
-#define WEIR_LIB_MAPPED_H
+#ifndef WEIR_LIB_BACKING_ARENA_H
+#define WEIR_LIB_BACKING_ARENA_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "lib/backing/arena/arena.h"
 #include "lib/base/spin.h"
 #include "lib/base/table.h"
 #include "lib/gpu/gpu.h"
-#include "lib/pool/arena/arena.h"
 
 #define WEIR__MAPPED_RANGE_SHARE 4 /* the range is so many times the device's memory, or a half of that and so on, down to one time */
 #define WEIR__MAPPED_AT_CAP 0x10000 /* a code, none of CUDA's: max_size */
@@ -75,7 +76,7 @@ struct weir__mapped {
     uint64_t mapped_high;
     uint64_t left_bytes; /* of the pages in `left`; the figures have them as mapped and in use by nobody */
     struct weir__table streams; /* by id */
-    struct weir__mapped *next_listed; /* mapped_closed.h's, and guarded by its lock */
+    struct weir__mapped *next_listed; /* of the list of open arenas, or of closed ones; guarded by the lock of arena_closed.c */
 };
 
 /* Reserves addresses, and maps nothing. Returns the waist's code, WEIR__PAGE_NO_ADDRESSES where the process may not have so many, or
@@ -137,5 +138,28 @@ uint64_t weir__mapped_left(struct weir__mapped *mapped);
 bool weir__mapped_pinned(struct weir__mapped *mapped, size_t most, uint64_t *bytes);
 uint64_t weir__mapped_high(struct weir__mapped *mapped);
 void weir__mapped_reset_high(struct weir__mapped *mapped);
+
+/* All arenas of the process: those of open pools, as what is idle in them is nobody's but for Weir, and those that outlive their pool. The
+   lock of the two lists is held over the calls that look at events and unmap, and comes before those of the arenas. */
+
+/* From now on others may take what is idle in it, until weir__mapped_close(). */
+void weir__mapped_list(struct weir__mapped *mapped);
+
+/* Has the open arenas of the device, whosever they are, `but` this one (NULL: all), give so many bytes of what is idle, in whole growth
+   steps. Returns the bytes that they gave. */
+uint64_t weir__mapped_take(const struct gpu *gpu, int device, uint64_t bytes, const struct weir__mapped *but);
+
+/*
+ * After weir__mapped_stream_closed() of each stream that was open. Waits for all frees, and unmaps everything. With blocks still live, or a
+ * free that can never be seen complete, the arena lives on until the last block is freed, or for good; with memory that the driver did not
+ * take back, until it does. Returns whether it does, and why in *figures. Takes `mapped`. Call it in relaxed capture mode.
+ */
+bool weir__mapped_close(struct weir__mapped *mapped, struct weir__arena_figures *figures);
+
+/* Frees such a block, on a stream that is alive. false: there is none at that address. *code is that waist's. */
+bool weir__mapped_closed_free(void *ptr, gpu_stream stream, const struct gpu **gpu, int *code);
+
+/* Unmaps what has come free. Returns the bytes. */
+uint64_t weir__mapped_sweep(void);
 
 #endif

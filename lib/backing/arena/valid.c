@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What must be so of extents and pages, whatever happened to them. Looks at everything: for tests and for whoever looks for a fault. */
-#include "lib/pool/arena/bin.h"
-#include "lib/pool/arena/page.h"
+#include "lib/backing/arena/bin.h"
+#include "lib/backing/arena/page.h"
 
 /* Everything that is found on one walk over a range. */
 struct sums {

@@ -7,7 +7,7 @@
 #ifndef WEIR_LIB_QUEUE_H
 #define WEIR_LIB_QUEUE_H
 
-#include "lib/pool/arena/extent.h"
+#include "lib/backing/arena/extent.h"
 
 /* Adds an extent by its sequence: nearly always at the end, as frees are reported in their order. */
 void weir__queue_add(struct weir__extent *extent);

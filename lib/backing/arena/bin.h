@@ -8,7 +8,7 @@
 #ifndef WEIR_LIB_BIN_H
 #define WEIR_LIB_BIN_H
 
-#include "lib/pool/arena/extent.h"
+#include "lib/backing/arena/extent.h"
 
 /* The bin of so many bytes: 0, which stays empty, below the least request, and from there on `1 << shift` bins for each doubling, as far as
    bins go. What is in a higher bin than another size is larger. */

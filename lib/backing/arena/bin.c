@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "lib/pool/arena/bin.h"
+#include "lib/backing/arena/bin.h"
 
 /* Trees ------------------------------------------------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What is free and yet cannot go back, as something lives in its page. */
-#include "lib/pool/arena/arena.h"
+#include "lib/backing/arena/arena.h"
 
 /* One page, while the walk is in it. */
 struct stay {

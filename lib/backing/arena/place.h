@@ -3,7 +3,7 @@
 #ifndef WEIR_LIB_PLACE_H
 #define WEIR_LIB_PLACE_H
 
-#include "lib/pool/arena/page.h"
+#include "lib/backing/arena/page.h"
 
 /* A row of neighbours that a request would take, some of which are holes. */
 struct weir__place {

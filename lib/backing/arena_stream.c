@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "lib/pool/mapped_stream.h"
+#include "lib/backing/arena_internal.h"
 
 #include <stdlib.h>
 

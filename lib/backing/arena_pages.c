@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#include "lib/pool/mapped_pages.h"
+#include "lib/backing/arena_internal.h"
 
 #include <stdlib.h>
 
-#include "lib/pool/mapped_stream.h"
 #include "lib/record/recorder.h"
 
 /* Called with mapped->growing. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "lib/pool/arena/queue.h"
+#include "lib/backing/arena/queue.h"
 
 /* Its neighbours in the queue, which it knows already, get to know it. */
 static void link_between(struct weir__extent *extent)

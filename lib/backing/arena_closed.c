@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "lib/pool/mapped_closed.h"
+#include "lib/backing/arena.h"
 
 #include "lib/base/context.h"
 #include "policy/policy.h"

@@ -11,7 +11,7 @@
 #ifndef WEIR_LIB_PAGE_H
 #define WEIR_LIB_PAGE_H
 
-#include "lib/pool/arena/extent.h"
+#include "lib/backing/arena/extent.h"
 
 #define WEIR__PAGE_UNIT (UINT64_C(2) << 20) /* the sizes and addresses of pages are multiples of it */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "lib/pool/arena/arena.h"
+#include "lib/backing/arena/arena.h"
 
 /* Small requests get pages of the smallest size, and bins so narrow that nearly all of a bin fits a request of it. */
 static const struct weir__page_sizes small_sizes = {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "lib/pool/arena/extent.h"
+#include "lib/backing/arena/extent.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/pool/arena/bin.h"
-#include "lib/pool/arena/queue.h"
+#include "lib/backing/arena/bin.h"
+#include "lib/backing/arena/queue.h"
 
 #define SLAB_LEN 64
 
