@@ -108,12 +108,15 @@ lib_librooms_la_SOURCES = \
 	%reldir%/backing/arena_pages.c \
 	%reldir%/backing/arena_serve.c \
 	%reldir%/backing/arena_stream.c \
+	%reldir%/backing/backing.h \
+	%reldir%/backing/cuda.c \
+	%reldir%/backing/cuda.h \
+	%reldir%/backing/retired.c \
+	%reldir%/backing/retired.h \
 	%reldir%/pool/asking.c \
 	%reldir%/pool/asking.h \
 	%reldir%/pool/blocks.c \
 	%reldir%/pool/blocks.h \
-	%reldir%/pool/bracket.c \
-	%reldir%/pool/bracket.h \
 	%reldir%/pool/demand.c \
 	%reldir%/pool/demand.h \
 	%reldir%/pool/device.c \
@@ -138,10 +141,8 @@ lib_librooms_la_SOURCES = \
 	%reldir%/pool/pool.h \
 	%reldir%/pool/quota.c \
 	%reldir%/pool/quota.h \
-	%reldir%/pool/retired.c \
 	%reldir%/pool/recorded.c \
 	%reldir%/pool/recorded.h \
-	%reldir%/pool/retired.h \
 	%reldir%/pool/settings.c \
 	%reldir%/pool/settings.h \
 	%reldir%/pool/weir_internal.h \

@@ -27,8 +27,8 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
 {
     stats->device = pool->device->index;
     stats->is_private = pool->kind.is_private;
-    stats->is_exportable = pool->kind.is_exportable;
-    stats->is_arena = pool->native.mapped != NULL;
+    stats->is_exportable = pool->native.is_exportable;
+    stats->is_arena = pool->mapped != NULL;
     struct weir__counts counts = weir__blocks_count(&pool->w->blocks, pool);
     struct weir__held held = weir__pool_held(pool);
     stats->frees = counts.frees + held.keeps;
@@ -45,7 +45,7 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     stats->live_high = weir__larger(live_high < taken_high ? live_high : taken_high, stats->live);
     stats->max_size = atomic_load(&pool->settings.max_size);
     stats->is_auto = atomic_load(&pool->settings.is_auto);
-    stats->release_threshold = atomic_load(stats->is_auto ? &pool->settings.kept : &pool->settings.release_threshold);
+    stats->release_threshold = atomic_load(stats->is_auto ? &pool->settings.kept : &pool->backing->threshold);
     read_audit(&pool->adapted.used, &stats->kept_used, &stats->kept_used_ms);
     read_audit(&pool->adapted.unused, &stats->kept_unused, &stats->kept_unused_ms);
     read_audit(&pool->adapted.missed, &stats->given_missed, &stats->given_missed_ms);
@@ -111,15 +111,15 @@ static weir_status read_device(struct weir__device *device, struct weir__device_
 static uint64_t movable_in(weir_pool *pool)
 {
     uint64_t pinned = 0;
-    struct weir__arena_figures figures = weir__mapped_figures(pool->native.mapped);
-    bool is_known = weir__mapped_pinned(pool->native.mapped, WEIR__PINNED_PARTS, &pinned);
+    struct weir__arena_figures figures = weir__mapped_figures(pool->mapped);
+    bool is_known = weir__mapped_pinned(pool->mapped, WEIR__PINNED_PARTS, &pinned);
     return is_known && figures.complete > pinned ? figures.complete - pinned : 0;
 }
 
 /* One request has these for certain; of a cap, and of a block that is to be shared, no more than is allowed. */
 static void find_obtainable(weir_pool *pool, const weir_device_stats *device, weir_pool_stats *stats)
 {
-    uint64_t own = pool->native.mapped ? movable_in(pool) : 0, free_bytes = device->obtainable + own;
+    uint64_t own = pool->mapped ? movable_in(pool) : 0, free_bytes = device->obtainable + own;
     uint64_t used = stats->reserved - weir__smaller(own, stats->reserved);
     uint64_t room = stats->max_size > used ? stats->max_size - used : 0;
     if (pool->kind.is_host)

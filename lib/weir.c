@@ -25,7 +25,7 @@
 #include "lib/pool/left.h"
 #include "lib/backing/arena.h"
 #include "lib/pool/recorded.h"
-#include "lib/pool/retired.h"
+#include "lib/backing/retired.h"
 #include "lib/pool/settings.h"
 #include "lib/recover/callbacks.h"
 #include "lib/recover/recover.h"
@@ -272,7 +272,7 @@ static void close_pool(weir_pool *pool)
                         "pool '%s' on device %d is closed with %llu live block%s (%s): free what is live with %s", pool->name,
                         pool->device->index, (unsigned long long)blocks, weir__plural(blocks),
                         weir__bytes(text, weir__pool_held(pool).live),
-                        pool->native.mapped ? "weir_free(NULL, ptr, stream), as it is an arena" : "cudaFreeAsync");
+                        pool->mapped ? "weir_free(NULL, ptr, stream), as it is an arena" : "cudaFreeAsync");
     }
     uint64_t cached = weir__pool_held(pool).cached;
     if (cached) {

@@ -7,7 +7,7 @@
 #include "lib/pool/left.h"
 #include "lib/backing/arena.h"
 #include "lib/pool/recorded.h"
-#include "lib/pool/retired.h"
+#include "lib/backing/retired.h"
 
 static __attribute__((noinline)) int return_to_arena(const struct weir__block *block, int device, gpu_stream stream,
                                                      const weir_stream *opened)
@@ -23,7 +23,7 @@ static __attribute__((noinline)) int return_to_arena(const struct weir__block *b
         return GPU_CAPTURE_UNSUPPORTED;
     if (code == GPU_SUCCESS)
         code = weir__stream_user(&pool->w->devices[device], stream, opened, 0, &user);
-    return code == GPU_SUCCESS ? weir__mapped_free(pool->native.mapped, block->extent, &user) : code;
+    return code == GPU_SUCCESS ? weir__mapped_free(pool->mapped, block->extent, &user) : code;
 }
 
 /* A pool is not destroyed before its frees are complete, of which CUDA's figures do not tell where the pool is exportable. */
@@ -31,10 +31,10 @@ int weir__return_block(const struct weir__block *block, int device, gpu_stream s
 {
     weir_pool *pool = block->pool;
     const struct gpu *gpu = pool->w->gpu;
-    if (pool->native.mapped)
+    if (pool->mapped)
         return return_to_arena(block, device, stream, opened);
     int code = gpu->free_async(block->ptr, stream);
-    if (code == GPU_SUCCESS && pool->kind.is_exportable) {
+    if (code == GPU_SUCCESS && pool->native.is_exportable) {
         enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
         weir__retired_note(pool->native.retired, gpu, device, stream);
         weir__relaxed_end(gpu, mode);

@@ -7,7 +7,7 @@
 #include "lib/base/number.h"
 #include "lib/base/valid.h"
 #include "lib/backing/arena.h"
-#include "lib/pool/retired.h"
+#include "lib/backing/retired.h"
 
 struct cached {
     uint64_t bytes, hits, keeps;
@@ -68,15 +68,15 @@ int weir__pool_reset_peaks(weir_pool *pool)
     atomic_store(&pool->figures.taken_before, 0);
     atomic_store(&pool->figures.taken_high, atomic_load(&pool->figures.taken));
     atomic_store(&pool->figures.live_high, pool->kind.is_exact ? atomic_load(&pool->figures.live_now) : weir__pool_held(pool).live);
-    if (pool->native.mapped)
-        weir__mapped_reset_high(pool->native.mapped);
-    if (pool->native.mapped || !gpu->supports(pool->device->index, GPU_FEATURE_POOL_USAGE, NULL, 0))
+    if (pool->mapped)
+        weir__mapped_reset_high(pool->mapped);
+    if (pool->mapped || !gpu->supports(pool->device->index, GPU_FEATURE_POOL_USAGE, NULL, 0))
         return GPU_SUCCESS;
-    weir__pool_handle_begin(pool);
+    weir__cuda_begin(&pool->native);
     int code = gpu->pool_set(pool->native.handle, GPU_POOL_RESERVED_HIGH, 0);
     if (code == GPU_SUCCESS && pool->native.small)
         code = gpu->pool_set(pool->native.small, GPU_POOL_RESERVED_HIGH, 0);
-    weir__pool_handle_end(pool);
+    weir__cuda_end(&pool->native);
     return code;
 }
 
@@ -97,12 +97,12 @@ bool weir__pool_has_pending_frees(weir_pool *pool)
     const struct gpu *gpu = pool->w->gpu;
     if (weir__pool_live_blocks(pool) || pool->kind.is_default)
         return false;
-    if (pool->native.mapped && weir__mapped_figures(pool->native.mapped).pending)
+    if (pool->mapped && weir__mapped_figures(pool->mapped).pending)
         return true;
-    weir__pool_handle_begin(pool);
+    weir__cuda_begin(&pool->native);
     bool is_complete =
-        pool->kind.is_exportable ? weir__retired_is_free(pool->native.retired, gpu) : weir__retired_is_complete(gpu, pool->native.handle);
-    weir__pool_handle_end(pool);
+        pool->native.is_exportable ? weir__retired_is_free(pool->native.retired, gpu) : weir__retired_is_complete(gpu, pool->native.handle);
+    weir__cuda_end(&pool->native);
     return (pool->native.small && !weir__retired_is_complete(gpu, pool->native.small)) || !is_complete;
 }
 

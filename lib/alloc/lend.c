@@ -7,7 +7,7 @@
 #include "lib/alloc/held.h"
 #include "lib/alloc/waits.h"
 #include "lib/pool/former.h"
-#include "lib/pool/retired.h"
+#include "lib/backing/retired.h"
 #include "lib/pool/settings.h"
 
 #define PATIENCE UINT64_C(1000000) /* nanoseconds that weir__pool_renew() waits for the pool's last frees */
@@ -20,10 +20,10 @@ static int keep_all(weir_pool *pool)
     int code = GPU_SUCCESS;
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
     pthread_mutex_lock(&pool->lock);
-    if (!pool->sharing.was_lent) {
-        pool->sharing.was_lent = true;
+    if (!pool->native.was_lent) {
+        pool->native.was_lent = true;
         code = weir__settings_write_threshold(pool, UINT64_MAX);
-        pool->sharing.was_lent = code == GPU_SUCCESS;
+        pool->native.was_lent = code == GPU_SUCCESS;
     }
     pthread_mutex_unlock(&pool->lock);
     weir__relaxed_end(pool->w->gpu, mode);
@@ -33,7 +33,7 @@ static int keep_all(weir_pool *pool)
 weir_status weir__block_lend(weir_pool *pool, void *ptr, weir_error *error, size_t *size)
 {
     struct weir__block block;
-    if (!pool->kind.is_exportable)
+    if (!pool->native.is_exportable)
         return weir__fail(error, WEIR_INVALID, "pool '%s' is not exportable, so none of its blocks can be shared: set its ipc to posix_fd",
                           pool->name);
     weir_status status = weir__blocks_lend(&pool->w->blocks, pool, ptr, &block);
@@ -75,9 +75,9 @@ uint64_t weir__pool_max_block(const weir_pool *pool)
 int weir__pool_export(weir_pool *pool, int *fd)
 {
     const struct gpu *gpu = pool->w->gpu;
-    weir__pool_handle_begin(pool);
+    weir__cuda_begin(&pool->native);
     int code = gpu->pool_export(pool->native.handle, fd);
-    weir__pool_handle_end(pool);
+    weir__cuda_end(&pool->native);
     return code;
 }
 
@@ -129,7 +129,7 @@ static bool exchange(weir_pool *pool, struct weir__retired *room, int *fd, int *
     struct weir__retired *old_room = pool->native.retired;
     pool->native.handle = made;
     pool->native.retired = room;
-    pool->sharing.was_lent = false;
+    pool->native.was_lent = false;
     weir__settings_write_threshold(pool, 0); /* if that fails, the new pool keeps memory over a synchronise, as the old one did */
     /* Another thread of the program may have allocated from the `current` pool just now: then the old pool is kept until that is freed. */
     *code = weir__retired_add(old_room, pool->w->gpu, old, NULL, !pool->current.is_set);
@@ -139,7 +139,7 @@ static bool exchange(weir_pool *pool, struct weir__retired *room, int *fd, int *
 bool weir__pool_renew(weir_pool *pool, int *fd)
 {
     const struct gpu *gpu = pool->w->gpu;
-    if (!pool->kind.is_exportable || atomic_load(&pool->figures.taken))
+    if (!pool->native.is_exportable || atomic_load(&pool->figures.taken))
         return false;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     weir__retired_sweep(gpu);

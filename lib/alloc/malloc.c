@@ -8,7 +8,7 @@
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
 #include "lib/pool/recorded.h"
-#include "lib/pool/retired.h"
+#include "lib/backing/retired.h"
 
 #define BLOCK_STEP 512 /* CUDA gives blocks in multiples of so many bytes */
 
@@ -35,9 +35,9 @@ static weir_status ask_for_graph(struct weir__request *request, void **ptr)
 {
     weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
-    weir__pool_handle_begin(pool);
+    weir__cuda_begin(&pool->native);
     int code = gpu->malloc_async(ptr, request->asked, request->small ? pool->native.small : pool->native.handle, request->stream);
-    weir__pool_handle_end(pool);
+    weir__cuda_end(&pool->native);
     if (code == GPU_SUCCESS)
         return WEIR_OK;
     return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%s from pool '%s' on a capturing stream of device %d",
@@ -68,7 +68,7 @@ static void forget_former(const struct weir__block *former)
     if (!former->graph)
         weir__count_tag(recorder, former->origin, former->size, -1);
     /* Note this free before `taken` falls to 0: at 0 another thread may replace the shared pool. */
-    if (former->pool->kind.is_exportable && !former->graph)
+    if (former->pool->native.is_exportable && !former->graph)
         weir__retired_note_unknown(former->pool->native.retired);
     weir__pool_count_free(former);
     if (!former->graph)

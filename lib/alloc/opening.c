@@ -19,14 +19,14 @@ static void visit_arenas(weir *w, uint64_t name, void (*use)(struct weir__mapped
 {
     for (size_t d = 0; d < w->device_count && w->has_arenas; d++)
         for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
-            if (pool->native.mapped)
-                use(pool->native.mapped, name);
+            if (pool->mapped)
+                use(pool->mapped, name);
 }
 
 /* What an arena may keep over a synchronise. */
 static uint64_t threshold_of(weir_pool *pool)
 {
-    uint64_t threshold = atomic_load(&pool->settings.release_threshold), max_size = atomic_load(&pool->settings.max_size);
+    uint64_t threshold = atomic_load(&pool->backing->threshold), max_size = atomic_load(&pool->settings.max_size);
     return max_size && max_size < threshold ? max_size : threshold;
 }
 
@@ -35,12 +35,12 @@ static void trim_to_threshold(struct weir__device *device)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(device->w->gpu);
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
-        if (!pool->native.mapped)
+        if (!pool->mapped)
             continue;
         if (weir__pool_figure(pool, GPU_POOL_RESERVED) > threshold_of(pool))
-            weir__mapped_trim(pool->native.mapped, threshold_of(pool), 0); /* which looks at events itself */
+            weir__mapped_trim(pool->mapped, threshold_of(pool), 0); /* which looks at events itself */
         else
-            weir__mapped_look(pool->native.mapped);
+            weir__mapped_look(pool->mapped);
     }
     weir__relaxed_end(device->w->gpu, mode);
 }
@@ -48,7 +48,7 @@ static void trim_to_threshold(struct weir__device *device)
 /* So that what the stream freed is known to be complete afterwards, and can go back. */
 static void before_synchronize(weir_stream *s)
 {
-    if (s->pool->native.mapped && weir__pool_figure(s->pool, GPU_POOL_RESERVED) > threshold_of(s->pool))
+    if (s->pool->mapped && weir__pool_figure(s->pool, GPU_POOL_RESERVED) > threshold_of(s->pool))
         weir__flush_recent(s);
     enum gpu_capture_mode mode = weir__relaxed_begin(s->w->gpu);
     visit_arenas(s->w, s->name, weir__mapped_cover);

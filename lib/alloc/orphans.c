@@ -77,8 +77,8 @@ void weir__orphans_release(struct weir__device *device)
     orphans->fresh[WEIR__REACH_CAPTURE] = NULL;
     weir__spin_unlock(&orphans->lock);
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
-        if (pool->native.mapped)
-            weir__mapped_captures_over(pool->native.mapped);
+        if (pool->mapped)
+            weir__mapped_captures_over(pool->mapped);
 }
 
 static uint64_t sum_of(const struct weir__entry *entries, const weir_pool *pool)
@@ -291,8 +291,8 @@ void weir__orphans_cover(struct weir__device *device, bool may_synchronise)
     if (!device->w->has_arenas || !(device->has_device_events || may_synchronise))
         return;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
-        if (pool->native.mapped && weir__mapped_has_lost(pool->native.mapped) && weir__quiet_begin(gpu)) {
-            weir__mapped_cover_lost(pool->native.mapped, device->has_device_events);
+        if (pool->mapped && weir__mapped_has_lost(pool->mapped) && weir__quiet_begin(gpu)) {
+            weir__mapped_cover_lost(pool->mapped, device->has_device_events);
             weir__quiet_end();
         }
 }

@@ -47,12 +47,12 @@ static void look(struct weir__device *device, struct visit *visit)
     weir__pending_note_legacy(&device->pending, device->w->gpu);
     visit->count += weir__waits_look_at_pending(device, 0, visit->seen);
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
-        if (!pool->native.mapped)
+        if (!pool->mapped)
             continue;
-        uint64_t before = weir__mapped_figures(pool->native.mapped).pending;
-        weir__mapped_cover_all(pool->native.mapped);
-        visit->count += weir__mapped_look(pool->native.mapped);
-        uint64_t after = weir__mapped_figures(pool->native.mapped).pending;
+        uint64_t before = weir__mapped_figures(pool->mapped).pending;
+        weir__mapped_cover_all(pool->mapped);
+        visit->count += weir__mapped_look(pool->mapped);
+        uint64_t after = weir__mapped_figures(pool->mapped).pending;
         visit->seen->bytes += before > after ? before - after : 0;
         visit->seen->any = visit->seen->any || before > after;
     }
@@ -101,7 +101,7 @@ static void trim(struct weir__device *device, struct visit *visit)
     const struct gpu *gpu = device->w->gpu;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
         uint64_t released = 0;
-        bool helps = !pool->native.mapped && !pool->kind.is_host && gpu->now() <= visit->deadline;
+        bool helps = !pool->mapped && !pool->kind.is_host && gpu->now() <= visit->deadline;
         if (helps && weir__pool_trim(pool, 0, &released) == GPU_SUCCESS)
             visit->bytes += released;
     }

@@ -4,12 +4,13 @@
 #include "lib/alloc/flush.h"
 #include "lib/alloc/free.h"
 #include "lib/alloc/stream.h"
-#include "lib/pool/bracket.h"
 #include "lib/pool/figures.h"
+#include "lib/pool/left.h"
 #include "lib/backing/arena.h"
 #include "lib/pool/recorded.h"
 #include "lib/pool/settings.h"
 
+#define PIECE (UINT64_C(1) << 30) /* bytes of one trim: other threads' calls of CUDA wait for 1 ms (measured) */
 #define LARGE_SHARE 64 /* from such a part of the device on, a request is worth the 4 us that it takes to see whether it is vain */
 
 __thread const struct weir__request *weir__in_callback;
@@ -40,7 +41,7 @@ static bool has_idle(struct weir__request *request, uint64_t size)
     const weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
     uint64_t used = 0, reserved = 0;
-    if (pool->native.mapped)
+    if (pool->mapped)
         return weir__pool_idle(pool) >= size;
     bool is_known = gpu->pool_get(pool->native.handle, GPU_POOL_USED, &used) == GPU_SUCCESS &&
                     gpu->pool_get(pool->native.handle, GPU_POOL_RESERVED, &reserved) == GPU_SUCCESS;
@@ -139,7 +140,7 @@ static __attribute__((noinline)) bool give_up_recent(const struct weir__request 
     if (!weir__flush_recent_of(request->pool->device, request->pool))
         return false;
     enum gpu_capture_mode mode = weir__relaxed_begin(request->pool->w->gpu);
-    weir__mapped_cover_all(request->pool->native.mapped);
+    weir__mapped_cover_all(request->pool->mapped);
     weir__relaxed_end(request->pool->w->gpu, mode);
     return true;
 }
@@ -162,7 +163,7 @@ static bool give_up_kept(const struct weir__request *request)
 
 static __attribute__((noinline)) int ask_arena(struct weir__request *request, size_t size, void **block)
 {
-    struct weir__mapped *mapped = request->pool->native.mapped;
+    struct weir__mapped *mapped = request->pool->mapped;
     struct weir__mapped_user user;
     int code = weir__stream_user(request->pool->device, request->stream, request->opened, request->id, &user);
     if (code != GPU_SUCCESS)
@@ -191,11 +192,11 @@ static __attribute__((noinline)) bool take_from_others(const struct weir__reques
     weir__flush_recent_everywhere(device);
     uint64_t all = weir__mapped_sweep();
     if (all < bytes)
-        all += weir__mapped_take(device->w->gpu, device->index, bytes - all, request->pool->native.mapped);
-    if (!device->w->has_arenas || !request->pool->native.mapped)
+        all += weir__mapped_take(device->w->gpu, device->index, bytes - all, request->pool->mapped);
+    if (!device->w->has_arenas || !request->pool->mapped)
         return all;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
-        bool helps = !pool->native.mapped && !pool->kind.is_host && all < bytes;
+        bool helps = !pool->mapped && !pool->kind.is_host && all < bytes;
         uint64_t reserved = helps ? weir__pool_figure(pool, GPU_POOL_RESERVED) : 0, wanted = bytes - all, released = 0;
         /* Whole steps stay, as CUDA lets go of no part of one. */
         uint64_t keep = reserved > wanted ? (reserved - wanted) / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP : 0;
@@ -206,7 +207,7 @@ static __attribute__((noinline)) bool take_from_others(const struct weir__reques
 }
 
 /* Of a first attempt, or of one whose block was above the cap: what a refusal can leave with the pool. A first attempt, which is beside
-   others, cannot lower the threshold (bracket.h), which is all the others' too. */
+   others, cannot lower the threshold (cuda.h), which is all the others' too. */
 static void note_taken(struct weir__request *request, size_t size, bool small)
 {
     uint64_t *taken = &request->taken[small];
@@ -238,7 +239,7 @@ static __attribute__((noinline)) int ask_carefully(struct weir__request *request
 {
     weir_pool *pool = request->pool;
     uint64_t begun = pool->w->gpu->ticks();
-    int code = weir__bracket_malloc(pool, block, size, handle, stream);
+    int code = weir__cuda_malloc_alone(&pool->native, block, size, handle, stream);
     uint64_t took = pool->w->gpu->ticks() - begun;
     if (took > WEIR__SLOW_TICKS && weir__records(&pool->w->recorder, WEIR__LEVEL_POOL))
         note_slow(request, code, took);
@@ -262,7 +263,7 @@ static __attribute__((noinline)) int ask_recorded(struct weir__request *request,
 static inline int ask_once(struct weir__request *request, size_t size, bool small, gpu_stream stream, void **block)
 {
     weir_pool *pool = request->pool;
-    if (pool->native.mapped)
+    if (pool->mapped)
         return ask_arena(request, size, block);
     gpu_pool handle = small ? pool->native.small : pool->native.handle;
     bool is_recorded = weir__records(&pool->w->recorder, WEIR__LEVEL_POOL);
@@ -335,7 +336,7 @@ static int ask(struct weir__request *request, struct weir__growing *growing, siz
     }
     weir__pool_count_malloc(pool, size, request->asked);
     if (small)
-        weir__settings_small_served(pool, size);
+        weir__cuda_small_served(&pool->native, size);
     *ptr = block;
     return GPU_SUCCESS;
 }
@@ -345,7 +346,7 @@ static bool try_size(struct weir__request *request, size_t size, bool small, voi
 {
     struct weir__growing growing;
     enum weir__growth_answer answer = weir__growth_begin(&growing, request->pool, size, request->deadline, &request->waited);
-    bool may_give_up = request->pool->native.mapped && size <= growing.max_size;
+    bool may_give_up = request->pool->mapped && size <= growing.max_size;
     for (int tries = 0; tries < 3 && answer == WEIR__GROWTH_FULL && may_give_up && give_up_kept(request); tries++)
         answer = weir__growth_begin(&growing, request->pool, size, request->deadline, &request->waited);
     request->got = size;
@@ -383,6 +384,19 @@ static bool try_sizes(struct weir__request *request, bool small, void **ptr)
     return false;
 }
 
+/* Gives back in small pieces what the pool has reserved above `keep` bytes and above what is in use now. */
+static void give_back_above(weir_pool *pool, uint64_t keep)
+{
+    uint64_t used = weir__pool_figure(pool, GPU_POOL_USED), reserved = weir__pool_figure(pool, GPU_POOL_RESERVED), released = 1;
+    uint64_t least = keep > used ? keep : used;
+    while (reserved > least && released) {
+        reserved = reserved - least > PIECE ? reserved - PIECE : least;
+        if (weir__pool_trim(pool, reserved, &released) != GPU_SUCCESS)
+            break;
+    }
+    weir__pool_left(pool);
+}
+
 void weir__request_give_back(struct weir__request *request)
 {
     weir_pool *pool = request->pool;
@@ -397,11 +411,11 @@ void weir__request_give_back(struct weir__request *request)
     if (request->before && request->taken[false])
         before[false] = request->before < reserved[false] ? request->before : reserved[false];
     if (before[false] < reserved[false] || before[true] < reserved[true])
-        weir__bracket_give_back(pool, before[false] + before[true]);
+        give_back_above(pool, before[false] + before[true]);
     request->taken[false] = request->taken[true] = 0;
 }
 
-/* weir__pool_handle_end() follows. Waits while a shared pool is made anew. */
+/* weir__cuda_end() follows. Waits while a shared pool is made anew. */
 static __attribute__((noinline)) void enter_shared(struct weir__request *request)
 {
     weir_pool *pool = request->pool;
@@ -409,7 +423,7 @@ static __attribute__((noinline)) void enter_shared(struct weir__request *request
         return;
     const struct gpu *gpu = pool->w->gpu;
     uint64_t since = gpu->now();
-    weir__pool_handle_begin(pool);
+    weir__cuda_begin(&pool->native);
     request->waited += gpu->now() - since;
 }
 
@@ -418,12 +432,12 @@ bool weir__attempt(struct weir__request *request, void **ptr)
     weir_pool *pool = request->pool;
     request->code = GPU_OUT_OF_MEMORY;
     request->at_cap = request->is_crowded = request->was_asked = request->untried = false;
-    if (pool->kind.is_exportable)
+    if (pool->native.is_exportable)
         enter_shared(request);
     bool is_served = request->small && try_sizes(request, true, ptr);
     /* Where the twin cannot grow, the pool may have idle memory for something so small. */
     if (!is_served && may_go_on(request))
         is_served = try_sizes(request, false, ptr);
-    weir__pool_handle_end(pool);
+    weir__cuda_end(&pool->native);
     return is_served;
 }

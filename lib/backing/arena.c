@@ -18,7 +18,7 @@ static int reserve(struct weir__mapped *mapped, uint64_t memory)
     uint64_t unit = 4 * GPU_PAGE_UNIT, bytes = (memory + unit - 1) / unit * unit * WEIR__MAPPED_RANGE_SHARE;
     int code = GPU_OUT_OF_MEMORY;
     for (; code == GPU_OUT_OF_MEMORY && bytes >= memory; bytes = bytes / 2 / unit * unit) {
-        code = mapped->gpu->range_reserve(mapped->device, bytes, &mapped->range);
+        code = mapped->backing.gpu->range_reserve(mapped->backing.device, bytes, &mapped->range);
         mapped->range_bytes = bytes;
     }
     return code == GPU_OUT_OF_MEMORY ? WEIR__PAGE_NO_ADDRESSES : code;
@@ -29,8 +29,8 @@ int weir__mapped_create(const struct gpu *gpu, int device, uint64_t memory, stru
     struct weir__mapped *made = calloc(1, sizeof *made);
     if (!made)
         return WEIR__PAGE_NO_HOST_MEMORY;
-    made->gpu = gpu;
-    made->device = made->devices[0] = device;
+    made->backing = (struct weir__backing){.gpu = gpu, .device = device};
+    made->devices[0] = device;
     made->device_count = 1;
     int code = reserve(made, memory);
     if (code == GPU_SUCCESS && !weir__arena_init(&made->arena, (uintptr_t)made->range, made->range_bytes, &weir__mapped_pages, made)) {
@@ -63,7 +63,7 @@ bool weir__mapped_destroy(struct weir__mapped *mapped)
         return false;
     WEIR__MUST(weir__arena_is_valid(&mapped->arena));
     weir__mapped_trim(mapped, 0, 0);
-    if (weir__mapped_figures(mapped).mapped || mapped->gpu->range_free(mapped->range, mapped->range_bytes) != GPU_SUCCESS)
+    if (weir__mapped_figures(mapped).mapped || mapped->backing.gpu->range_free(mapped->range, mapped->range_bytes) != GPU_SUCCESS)
         return false;
     weir__mapped_streams_visit(mapped, close_stream, mapped);
     weir__spin_lock(&mapped->lock);
@@ -86,7 +86,7 @@ static void visit(struct weir__mapped *mapped, bool (*use)(struct weir__mapped_s
 static bool wait_for(struct weir__mapped_stream *stream, void *data)
 {
     struct weir__mapped *mapped = data;
-    while (stream->first.covers && weir__event_wait(mapped->gpu, stream->first.event, UINT64_MAX))
+    while (stream->first.covers && weir__event_wait(mapped->backing.gpu, stream->first.event, UINT64_MAX))
         weir__mapped_stream_look(mapped, stream);
     return true;
 }
@@ -118,9 +118,9 @@ static bool free_lazily(struct weir__mapped *mapped, struct weir__extent *extent
     }
     weir__spin_unlock(&mapped->lock);
     if (is_due && pthread_mutex_trylock(&mapped->events) == 0) {
-        enum gpu_capture_mode mode = weir__relaxed_begin(mapped->gpu);
+        enum gpu_capture_mode mode = weir__relaxed_begin(mapped->backing.gpu);
         weir__mapped_stream_cover(mapped, stream, false);
-        weir__relaxed_end(mapped->gpu, mode);
+        weir__relaxed_end(mapped->backing.gpu, mode);
         pthread_mutex_unlock(&mapped->events);
     }
     return is_known;
@@ -147,7 +147,7 @@ static int free_behind_event(struct weir__mapped *mapped, struct weir__extent *e
 
 int weir__mapped_free(struct weir__mapped *mapped, struct weir__extent *extent, const struct weir__mapped_user *user)
 {
-    const struct gpu *gpu = mapped->gpu;
+    const struct gpu *gpu = mapped->backing.gpu;
     if (user->is_open && free_lazily(mapped, extent, user->id))
         return GPU_SUCCESS;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
@@ -175,7 +175,7 @@ void weir__mapped_stream_closed(struct weir__mapped *mapped, uint64_t id)
     struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, id);
     if (stream) {
         weir__mapped_stream_cover(mapped, stream, true);
-        stream->may_capture = captures(mapped->gpu, stream);
+        stream->may_capture = captures(mapped->backing.gpu, stream);
         weir__mapped_stream_close(mapped, stream);
     }
     pthread_mutex_unlock(&mapped->events);
@@ -226,7 +226,7 @@ static bool cover_lost(struct weir__mapped_stream *stream, void *data)
 {
     const struct lost *lost = data;
     struct weir__mapped *mapped = lost->mapped;
-    const struct gpu *gpu = mapped->gpu;
+    const struct gpu *gpu = mapped->backing.gpu;
     if (!weir__mapped_stream_is_lost(mapped, stream))
         return true;
     if (!lost->has_device_events) {
@@ -290,9 +290,9 @@ bool weir__mapped_look(struct weir__mapped *mapped)
 /* Lets streams that are idle come to their last frees. */
 static void settle(struct weir__mapped *mapped, uint64_t patience)
 {
-    uint64_t deadline = mapped->gpu->now() + patience, pause = 0;
+    uint64_t deadline = mapped->backing.gpu->now() + patience, pause = 0;
     weir__mapped_cover_all(mapped);
-    while (weir__mapped_look(mapped) && patience && weir__event_pause(mapped->gpu, &pause, deadline))
+    while (weir__mapped_look(mapped) && patience && weir__event_pause(mapped->backing.gpu, &pause, deadline))
         continue;
 }
 
@@ -322,7 +322,7 @@ static int give_access(const struct weir__mapped *mapped, const struct weir__pag
         uint64_t bytes = pages->map[at / GPU_PAGE_UNIT].units * GPU_PAGE_UNIT;
         void *page = (void *)(uintptr_t)(pages->extents.base + at);
         if (bytes)
-            code = mapped->gpu->page_set_access(page, bytes, mapped->devices, mapped->device_count);
+            code = mapped->backing.gpu->page_set_access(page, bytes, mapped->devices, mapped->device_count);
         at += bytes ? bytes : GPU_PAGE_UNIT;
     }
     return code;

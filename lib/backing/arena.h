@@ -21,6 +21,7 @@
 #include <stdatomic.h>
 
 #include "lib/backing/arena/arena.h"
+#include "lib/backing/backing.h"
 #include "lib/base/spin.h"
 #include "lib/base/table.h"
 #include "lib/gpu/gpu.h"
@@ -54,8 +55,7 @@ struct weir__mapped_left {
 };
 
 struct weir__mapped {
-    const struct gpu *gpu;
-    int device;
+    struct weir__backing backing;
     void *range;
     uint64_t range_bytes;
     _Atomic uint64_t max_size; /* bytes that may be mapped; 0: no bound */

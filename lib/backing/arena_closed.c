@@ -22,7 +22,7 @@ uint64_t weir__mapped_take(const struct gpu *gpu, int device, uint64_t bytes, co
     pthread_mutex_lock(&lock);
     for (struct weir__mapped *mapped = open; mapped && taken < bytes; mapped = mapped->next_listed) {
         uint64_t now = weir__mapped_figures(mapped).mapped, wanted = bytes - taken;
-        if (now && mapped != but && mapped->gpu == gpu && mapped->device == device)
+        if (now && mapped != but && mapped->backing.gpu == gpu && mapped->backing.device == device)
             taken += weir__mapped_trim(mapped, now > wanted ? (now - wanted) / POLICY_GROWTH_STEP * POLICY_GROWTH_STEP : 0,
                                        WEIR__MAPPED_PATIENCE);
     }
@@ -58,7 +58,7 @@ static uint64_t sweep(void)
 {
     uint64_t released = 0;
     for (struct weir__mapped **link = &first, *mapped; (mapped = *link);) {
-        const struct gpu *gpu = mapped->gpu;
+        const struct gpu *gpu = mapped->backing.gpu;
         struct weir__mapped *next = mapped->next_listed;
         enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
         released += weir__mapped_trim(mapped, 0, 0);
@@ -99,9 +99,9 @@ bool weir__mapped_closed_free(void *ptr, gpu_stream stream, const struct gpu **g
         if (address < base || address - base >= mapped->range_bytes)
             continue;
         extent = find_live(mapped, address);
-        *gpu = mapped->gpu;
+        *gpu = mapped->backing.gpu;
         if (extent)
-            *code = weir__mapped_free(mapped, extent, &(struct weir__mapped_user){.handle = stream, .device = mapped->device});
+            *code = weir__mapped_free(mapped, extent, &(struct weir__mapped_user){.handle = stream, .device = mapped->backing.device});
     }
     if (extent)
         sweep();

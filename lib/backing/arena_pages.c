@@ -9,7 +9,7 @@
 static void note(const struct weir__mapped *mapped, enum weir__kind kind, uint64_t bytes, uint64_t begun)
 {
     if (mapped->recorder)
-        weir__record_figures(mapped->recorder, kind, mapped->record, NULL, bytes, mapped->gpu->now() - begun);
+        weir__record_figures(mapped->recorder, kind, mapped->record, NULL, bytes, mapped->backing.gpu->now() - begun);
 }
 
 static int create_page(void *data, uint64_t bytes, uint64_t *handle)
@@ -20,8 +20,8 @@ static int create_page(void *data, uint64_t bytes, uint64_t *handle)
         return WEIR__MAPPED_AT_CAP;
     weir__spin_unlock(&mapped->lock);
     gpu_page page = 0;
-    uint64_t begun = mapped->gpu->now();
-    int code = mapped->gpu->page_create(mapped->device, bytes, &page);
+    uint64_t begun = mapped->backing.gpu->now();
+    int code = mapped->backing.gpu->page_create(mapped->backing.device, bytes, &page);
     mapped->turn = (struct weir__mapped_turn){.begun = begun, .created = code == GPU_SUCCESS ? bytes : 0};
     weir__spin_lock(&mapped->lock);
     *handle = page;
@@ -31,7 +31,7 @@ static int create_page(void *data, uint64_t bytes, uint64_t *handle)
 static int map_page(void *data, uint64_t address, uint64_t bytes, uint64_t handle)
 {
     struct weir__mapped *mapped = data;
-    const struct gpu *gpu = mapped->gpu;
+    const struct gpu *gpu = mapped->backing.gpu;
     weir__spin_unlock(&mapped->lock);
     /* The page is new, or was unmapped elsewhere just now. */
     const struct weir__mapped_turn turn = mapped->turn;
@@ -57,8 +57,8 @@ static int unmap_page(void *data, uint64_t address, uint64_t bytes)
 {
     struct weir__mapped *mapped = data;
     weir__spin_unlock(&mapped->lock);
-    mapped->turn = (struct weir__mapped_turn){.begun = mapped->gpu->now()};
-    int code = mapped->gpu->page_unmap((void *)(uintptr_t)address, bytes);
+    mapped->turn = (struct weir__mapped_turn){.begun = mapped->backing.gpu->now()};
+    int code = mapped->backing.gpu->page_unmap((void *)(uintptr_t)address, bytes);
     weir__spin_lock(&mapped->lock);
     return code;
 }
@@ -79,7 +79,7 @@ static void release_page(void *data, uint64_t bytes, uint64_t handle)
     struct weir__mapped *mapped = data;
     weir__spin_unlock(&mapped->lock);
     /* One that could not be mapped never was the arena's. */
-    bool was_mapped = !mapped->turn.created, is_gone = mapped->gpu->page_release(handle) == GPU_SUCCESS;
+    bool was_mapped = !mapped->turn.created, is_gone = mapped->backing.gpu->page_release(handle) == GPU_SUCCESS;
     bool is_left = !is_gone && keep_left(mapped, bytes, handle, was_mapped);
     if (is_gone && was_mapped)
         note(mapped, WEIR__KIND_UNMAP, bytes, mapped->turn.begun);
@@ -91,8 +91,8 @@ static void release_page(void *data, uint64_t bytes, uint64_t handle)
 void weir__mapped_release_left(struct weir__mapped *mapped)
 {
     for (struct weir__mapped_left **link = &mapped->left, *left; (left = *link);) {
-        uint64_t begun = mapped->gpu->now();
-        if (mapped->gpu->page_release(left->handle) != GPU_SUCCESS) {
+        uint64_t begun = mapped->backing.gpu->now();
+        if (mapped->backing.gpu->page_release(left->handle) != GPU_SUCCESS) {
             link = &left->next;
             continue;
         }

@@ -20,9 +20,9 @@ struct weir__extent *weir__mapped_serve(struct weir__mapped *mapped, uint64_t by
 
 struct weir__extent *weir__mapped_look_and_serve(struct weir__mapped *mapped, uint64_t bytes, uint64_t id)
 {
-    enum gpu_capture_mode mode = weir__relaxed_begin(mapped->gpu);
+    enum gpu_capture_mode mode = weir__relaxed_begin(mapped->backing.gpu);
     weir__mapped_look(mapped);
-    weir__relaxed_end(mapped->gpu, mode);
+    weir__relaxed_end(mapped->backing.gpu, mode);
     return weir__mapped_serve(mapped, bytes, id);
 }
 
@@ -37,9 +37,9 @@ static void raise_high(struct weir__mapped *mapped)
 static int grow(struct weir__mapped *mapped, uint64_t id, uint64_t bytes, struct weir__extent **extent, uint64_t *waited)
 {
     if (pthread_mutex_trylock(&mapped->growing) != 0) {
-        uint64_t since = mapped->gpu->now();
+        uint64_t since = mapped->backing.gpu->now();
         pthread_mutex_lock(&mapped->growing);
-        *waited += mapped->gpu->now() - since;
+        *waited += mapped->backing.gpu->now() - since;
     }
     weir__spin_lock(&mapped->lock);
     struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, id);
@@ -84,7 +84,7 @@ static bool is_most(struct weir__mapped_stream *stream, void *data)
 /* Makes one stream wait for what another has freed, which is its own then. */
 static void wait_for_lender(struct weir__mapped *mapped, struct weir__mapped_stream *own, struct weir__mapped_stream *lender)
 {
-    const struct gpu *gpu = mapped->gpu;
+    const struct gpu *gpu = mapped->backing.gpu;
     const struct weir__mapped_mark *mark = weir__mapped_stream_cover(mapped, lender, false);
     lender->was_asked = true;
     if (!mark)
@@ -143,7 +143,7 @@ static uint64_t room_of(struct weir__mapped *mapped, bool at_cap)
     struct weir__arena_figures figures = weir__mapped_figures(mapped);
     if (at_cap)
         return max_size > figures.mapped ? max_size - figures.mapped : 0;
-    return mapped->gpu->device_memory(mapped->device, &room, &total) == GPU_SUCCESS ? room : UINT64_MAX;
+    return mapped->backing.gpu->device_memory(mapped->backing.device, &room, &total) == GPU_SUCCESS ? room : UINT64_MAX;
 }
 
 /* Where nothing that is known to be free fits. */
@@ -172,7 +172,7 @@ static int code_of(int code)
 int weir__mapped_malloc(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user, struct weir__extent **extent,
                         int *lack, uint64_t *waited)
 {
-    const struct gpu *gpu = mapped->gpu;
+    const struct gpu *gpu = mapped->backing.gpu;
     *lack = 0;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     int code = serve_slowly(mapped, bytes, user, extent, waited);

@@ -29,11 +29,11 @@ struct weir__mapped_stream *weir__mapped_stream_of(struct weir__mapped *mapped, 
     if (is_new && !(stream = calloc(1, sizeof *stream)))
         return NULL;
     if (is_new)
-        stream->device = weir__event_device(mapped->gpu, user->device, user->handle);
+        stream->device = weir__event_device(mapped->backing.gpu, user->device, user->handle);
     stream->handle = user->handle;
     stream->may_capture = false;
     if (user->is_open && !stream->is_open)
-        stream->context = context_of(mapped->gpu, user);
+        stream->context = context_of(mapped->backing.gpu, user);
     weir__spin_lock(&mapped->lock);
     stream->is_open = stream->is_open || user->is_open;
     if (is_new) {
@@ -62,17 +62,17 @@ void weir__mapped_stream_drop(struct weir__mapped *mapped, struct weir__mapped_s
     if (!is_done)
         return;
     if (stream->first.event)
-        mapped->gpu->event_destroy(stream->first.event);
+        mapped->backing.gpu->event_destroy(stream->first.event);
     if (stream->later.event)
-        mapped->gpu->event_destroy(stream->later.event);
+        mapped->backing.gpu->event_destroy(stream->later.event);
     if (stream->spare)
-        mapped->gpu->event_destroy(stream->spare);
+        mapped->backing.gpu->event_destroy(stream->spare);
     free(stream);
 }
 
 int weir__mapped_stream_record(struct weir__mapped *mapped, struct weir__mapped_stream *stream)
 {
-    const struct gpu *gpu = mapped->gpu;
+    const struct gpu *gpu = mapped->backing.gpu;
     int code = stream->spare ? GPU_SUCCESS : gpu->event_create(stream->device, &stream->spare);
     if (code != GPU_SUCCESS) {
         stream->spare = NULL;
@@ -89,7 +89,7 @@ int weir__mapped_stream_record(struct weir__mapped *mapped, struct weir__mapped_
 /* With a new event, since the spare one may be of a context that was destroyed. */
 bool weir__mapped_stream_record_lost(struct weir__mapped *mapped, struct weir__mapped_stream *stream)
 {
-    const struct gpu *gpu = mapped->gpu;
+    const struct gpu *gpu = mapped->backing.gpu;
     gpu_event event;
     if (gpu->event_create(stream->device, &event) != GPU_SUCCESS)
         return false;
@@ -119,7 +119,7 @@ static const struct weir__mapped_mark *last_mark(const struct weir__mapped_strea
 /* Whether the handle may be used apart from calls of the stream's user. The program may have destroyed its context. */
 static bool is_usable(struct weir__mapped *mapped, struct weir__mapped_stream *stream)
 {
-    if (stream->is_open && !mapped->gpu->context_is_alive(&stream->context)) {
+    if (stream->is_open && !mapped->backing.gpu->context_is_alive(&stream->context)) {
         weir__spin_lock(&mapped->lock);
         stream->is_open = false;
         weir__spin_unlock(&mapped->lock);
@@ -159,7 +159,7 @@ bool weir__mapped_stream_is_lost(struct weir__mapped *mapped, const struct weir_
 
 bool weir__mapped_stream_look(struct weir__mapped *mapped, struct weir__mapped_stream *stream)
 {
-    while (stream->first.covers && weir__event_look(mapped->gpu, stream->first.event) == WEIR__EVENT_COMPLETE) {
+    while (stream->first.covers && weir__event_look(mapped->backing.gpu, stream->first.event) == WEIR__EVENT_COMPLETE) {
         weir__mapped_stream_complete(mapped, stream, stream->first.covers);
         struct weir__mapped_mark unused = {.event = stream->first.event};
         stream->first = stream->later;

@@ -10,34 +10,6 @@ static weir_pool *currents;                              /* pools that Weir made
 
 /* Default pools ------------------------------------------------------------------------------------------------------------------------ */
 
-/* What Weir may change on a default pool, and puts back. */
-static const enum gpu_pool_attribute attributes[WEIR__SAVED_COUNT] = {
-    GPU_POOL_RELEASE_THRESHOLD,
-    GPU_POOL_REUSE_EVENT_DEPENDENCIES,
-    GPU_POOL_REUSE_OPPORTUNISTIC,
-    GPU_POOL_REUSE_INTERNAL_DEPENDENCIES,
-};
-
-static size_t index_of(enum gpu_pool_attribute attribute)
-{
-    size_t i = 0;
-    while (i < WEIR__SAVED_COUNT && attributes[i] != attribute)
-        i++;
-    return i;
-}
-
-void weir__former_note_written(weir_pool *pool, enum gpu_pool_attribute attribute, uint64_t value)
-{
-    size_t i = index_of(attribute);
-    if (i < WEIR__SAVED_COUNT)
-        pool->before.written[i] = value;
-}
-
-uint64_t weir__former_written(const weir_pool *pool, enum gpu_pool_attribute attribute)
-{
-    return pool->before.written[index_of(attribute)];
-}
-
 /* The pool of another weir that configured the same default pool latest, or NULL. Called with lock. */
 static const weir_pool *latest_other(const weir_pool *pool)
 {
@@ -52,12 +24,12 @@ int weir__former_save(weir_pool *pool)
     int code = GPU_SUCCESS;
     pthread_mutex_lock(&lock);
     const weir_pool *other = latest_other(pool);
-    for (size_t i = 0; i < WEIR__SAVED_COUNT && code == GPU_SUCCESS; i++) {
+    for (size_t i = 0; i < WEIR__CUDA_ATTRIBUTES && code == GPU_SUCCESS; i++) {
         uint64_t now = 0;
-        code = pool->w->gpu->pool_get(pool->native.handle, attributes[i], &now);
-        pool->before.written[i] = now;
+        code = pool->w->gpu->pool_get(pool->native.handle, weir__cuda_attributes[i], &now);
+        pool->native.written[i] = now;
         /* What another weir has set is not what was there before all of them. */
-        pool->before.saved[i] = other && now == other->before.written[i] ? other->before.saved[i] : now;
+        pool->before.saved[i] = other && now == other->native.written[i] ? other->before.saved[i] : now;
     }
     if (code == GPU_SUCCESS) {
         pool->before.next = pools;
@@ -73,27 +45,27 @@ static int restore(weir_pool *pool, const weir_pool *other, size_t i)
 {
     const struct gpu *gpu = pool->w->gpu;
     uint64_t now;
-    int code = gpu->pool_get(pool->native.handle, attributes[i], &now);
-    if (code == GPU_SUCCESS && now == pool->before.written[i])
-        code = gpu->pool_set(pool->native.handle, attributes[i], other ? other->before.written[i] : pool->before.saved[i]);
+    int code = gpu->pool_get(pool->native.handle, weir__cuda_attributes[i], &now);
+    if (code == GPU_SUCCESS && now == pool->native.written[i])
+        code = gpu->pool_set(pool->native.handle, weir__cuda_attributes[i], other ? other->native.written[i] : pool->before.saved[i]);
     return code;
 }
 
 void weir__former_restore(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;
-    int codes[WEIR__SAVED_COUNT];
+    int codes[WEIR__CUDA_ATTRIBUTES];
     uint64_t threshold;
     pthread_mutex_lock(&lock);
     const weir_pool *other = latest_other(pool);
-    for (size_t i = 0; i < WEIR__SAVED_COUNT; i++)
+    for (size_t i = 0; i < WEIR__CUDA_ATTRIBUTES; i++)
         codes[i] = restore(pool, other, i);
     WEIR__UNLINK(pools, pool, before.next);
     pthread_mutex_unlock(&lock);
     /* CUDA would give it back only at the program's next synchronise. */
     if (gpu->pool_get(pool->native.handle, GPU_POOL_RELEASE_THRESHOLD, &threshold) == GPU_SUCCESS)
         gpu->pool_trim(pool->native.handle, threshold);
-    for (size_t i = 0; i < WEIR__SAVED_COUNT; i++)
+    for (size_t i = 0; i < WEIR__CUDA_ATTRIBUTES; i++)
         if (codes[i] != GPU_SUCCESS)
             weir__log_about(pool->w, pool, WEIR_LOG_WARNING, "a setting of the default pool of device %d could not be put back: %s",
                             pool->device->index, gpu->code_name(codes[i]));

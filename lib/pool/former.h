@@ -18,11 +18,6 @@ int weir__former_save(weir_pool *pool);
 /* Puts back the attributes that are still as this weir set them, and gives back what the pool then has idle above its threshold. */
 void weir__former_restore(weir_pool *pool);
 
-/* Weir has written the attribute of the pool's main handle; of any pool. Called with pool->lock, or by the thread that alone knows the
-   pool. The second returns what was written last. */
-void weir__former_note_written(weir_pool *pool, enum gpu_pool_attribute attribute, uint64_t value);
-uint64_t weir__former_written(const weir_pool *pool, enum gpu_pool_attribute attribute);
-
 /* Makes it the current pool of its device, for code that calls cudaMallocAsync itself (`current: true`). */
 weir_status weir__current_pool_set(weir_pool *pool, weir_error *error);
 

@@ -5,11 +5,10 @@
 #include <string.h>
 
 #include "lib/base/format.h"
-#include "lib/pool/bracket.h"
 #include "lib/pool/former.h"
 #include "lib/pool/left.h"
 #include "lib/backing/arena.h"
-#include "lib/pool/retired.h"
+#include "lib/backing/retired.h"
 #include "lib/pool/recorded.h"
 #include "lib/pool/settings.h"
 #include "lib/pool/weir_internal.h"
@@ -74,12 +73,14 @@ static weir_status create_arena(weir_pool *pool, const struct policy *policy, co
         return WEIR_OK;
     int code = is_auto && !gpu->supports(device, GPU_FEATURE_MAPPING, NULL, 0)
                    ? GPU_NOT_SUPPORTED
-                   : weir__mapped_create(gpu, device, pool->device->info.memory, &pool->native.mapped);
+                   : weir__mapped_create(gpu, device, pool->device->info.memory, &pool->mapped);
     if (!pool->kind.is_private)
         pool->w->has_arenas = true;
     if (code == GPU_SUCCESS) {
         pool->kind.small_below = 0; /* an arena keeps small requests apart by itself */
-        weir__mapped_list(pool->native.mapped);
+        pool->backing = &pool->mapped->backing;
+        pool->backing->lock = &pool->lock;
+        weir__mapped_list(pool->mapped);
     } else if (!is_auto || (code > 0 && code != GPU_NOT_SUPPORTED)) {
         return refuse_arena(pool, policy, entry, code, error);
     } else {
@@ -110,7 +111,7 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
         .device = pool->device->index,
         .location = locations[entry->location.kind],
         .numa_node = entry->location.node,
-        .posix_fd = pool->kind.is_exportable,
+        .posix_fd = pool->native.is_exportable,
     };
     int code = GPU_SUCCESS;
     if (pool->kind.is_default) {
@@ -139,7 +140,7 @@ static int fill(weir_pool *pool, uint64_t bytes)
     void *ptr;
     int code = gpu->stream_create(pool->device->index, &stream);
     if (code == GPU_SUCCESS) {
-        code = weir__bracket_malloc(pool, &ptr, bytes, pool->native.handle, stream);
+        code = weir__cuda_malloc_alone(&pool->native, &ptr, bytes, pool->native.handle, stream);
         if (code == GPU_SUCCESS) {
             code = gpu->free_async(ptr, stream);
             if (code != GPU_SUCCESS)
@@ -159,7 +160,7 @@ static weir_status grow(weir_pool *pool, const struct policy *policy, const stru
     uint64_t bytes = policy_size_bytes(entry->initial_size, pool->device->quota.bytes);
     if (bytes == 0)
         return WEIR_OK;
-    int code = pool->native.mapped ? weir__mapped_fill(pool->native.mapped, bytes) : fill(pool, bytes);
+    int code = pool->mapped ? weir__mapped_fill(pool->mapped, bytes) : fill(pool, bytes);
     if (code == GPU_SUCCESS)
         return WEIR_OK;
     struct policy_place place = policy_pool_place(policy, entry, "initial_size");
@@ -182,6 +183,8 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
     pool->device = device;
     pool->name = strdup(entry->name);
     pool->settings.peers = calloc(device->w->device_count, sizeof *pool->settings.peers);
+    pool->native.backing = (struct weir__backing){.gpu = device->w->gpu, .device = device->index, .lock = &pool->lock};
+    pool->backing = &pool->native.backing;
     pool->native.retired = weir__retired_reserve();
     if (!pool->name || !pool->settings.peers || !pool->native.retired) {
         free(pool->native.retired);
@@ -197,9 +200,9 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
     pool->kind.is_exact = device->w->policy->exact_peaks;
     pool->kind.is_default = entry->backing == POLICY_BACKING_DEFAULT;
     pool->kind.is_host = entry->location.kind != POLICY_LOCATION_DEVICE;
-    pool->kind.is_exportable = entry->ipc == POLICY_IPC_POSIX_FD;
-    pool->kind.small_below = pool->kind.is_exportable ? 0 : entry->small_below;
-    pool->kind.max_block = pool->kind.is_exportable ? entry->ipc_max_block : UINT64_MAX;
+    pool->native.is_exportable = entry->ipc == POLICY_IPC_POSIX_FD;
+    pool->kind.small_below = pool->native.is_exportable ? 0 : entry->small_below;
+    pool->kind.max_block = pool->native.is_exportable ? entry->ipc_max_block : UINT64_MAX;
     pool->settings.max_size = weir__quota_cap(&device->quota, entry);
     atomic_init(&pool->use.references, 1);
     return pool;
@@ -207,7 +210,7 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
 
 static void name_for_recorder(weir_pool *pool)
 {
-    struct weir__mapped *mapped = pool->native.mapped;
+    struct weir__mapped *mapped = pool->mapped;
     unsigned flags = (mapped ? WEIR__POOL_IS_ARENA : 0) | (pool->kind.is_host ? WEIR__POOL_IS_HOST : 0) |
                      (pool->kind.is_private ? WEIR__POOL_IS_PRIVATE : 0);
     pool->record = weir__recorder_add_pool(&pool->w->recorder, pool->name, pool->device->index, flags);
@@ -266,7 +269,7 @@ static void destroy_handles(weir_pool *pool)
     const struct gpu *gpu = pool->w->gpu;
     gpu_pool own = pool->kind.is_default ? NULL : pool->native.handle;
     /* What lives on is freed where no note is taken, and so is what others took from the device's current pool. */
-    bool are_noted = pool->kind.is_exportable && !pool->current.former && !atomic_load(&pool->figures.taken);
+    bool are_noted = pool->native.is_exportable && !pool->current.former && !atomic_load(&pool->figures.taken);
     int code = weir__retired_add(pool->native.retired, gpu, own, pool->native.small, are_noted);
     if (code != GPU_SUCCESS && !pool->kind.is_silent)
         weir__log_about(pool->w, pool, WEIR_LOG_ERROR, "pool '%s' on device %d cannot be destroyed: %s", pool->name, pool->device->index,
@@ -285,7 +288,7 @@ void weir__pool_free(weir_pool *pool, bool is_live)
     if (pool->kind.is_default && pool->native.handle)
         weir__former_restore(pool);
     struct weir__arena_figures figures = { 0 };
-    bool lives_on = pool->native.mapped && weir__mapped_close(pool->native.mapped, &figures);
+    bool lives_on = pool->mapped && weir__mapped_close(pool->mapped, &figures);
     bool is_used = figures.live || figures.pending;
     uint64_t left = figures.mapped - (is_used ? figures.live + figures.pending + figures.complete : 0);
     if (lives_on && (left || !is_used))
@@ -314,13 +317,13 @@ static void park(weir_pool *pool)
     bool is_left = atomic_load(&pool->use.references) == 0 && !pool->use.is_parked;
     if (is_left) {
         pool->use.is_parked = true;
-        if (!pool->kind.is_exportable)
+        if (!pool->native.is_exportable)
             weir__settings_write_threshold(pool, 0);
     }
     pthread_mutex_unlock(&pool->lock);
     /* The program's synchronises are nothing to an arena. */
-    if (is_left && pool->native.mapped)
-        weir__mapped_trim(pool->native.mapped, 0, 0);
+    if (is_left && pool->mapped)
+        weir__mapped_trim(pool->mapped, 0, 0);
     weir__relaxed_end(pool->w->gpu, mode);
     if (is_left)
         weir__pool_left(pool);
@@ -369,15 +372,15 @@ static uint64_t read_mapped(struct weir__mapped *mapped, enum gpu_pool_attribute
 
 int weir__pool_read(const weir_pool *pool, enum gpu_pool_attribute attribute, uint64_t *value)
 {
-    if (pool->native.mapped) {
-        *value = read_mapped(pool->native.mapped, attribute);
+    if (pool->mapped) {
+        *value = read_mapped(pool->mapped, attribute);
         return GPU_SUCCESS;
     }
     const struct gpu *gpu = pool->w->gpu;
     uint64_t main = 0, small = 0;
-    weir__pool_handle_begin(pool);
+    weir__cuda_begin(&pool->native);
     int code = gpu->pool_get(pool->native.handle, attribute, &main);
-    weir__pool_handle_end(pool);
+    weir__cuda_end(&pool->native);
     if (code == GPU_SUCCESS && pool->native.small)
         code = gpu->pool_get(pool->native.small, attribute, &small);
     if (code == GPU_SUCCESS || code == GPU_NOT_SUPPORTED)
@@ -408,7 +411,7 @@ uint64_t weir__pool_idle(const weir_pool *pool)
 
 bool weir__pool_is_stuck(const weir_pool *pool)
 {
-    return atomic_load(&pool->sharing.was_lent);
+    return atomic_load(&pool->native.was_lent);
 }
 
 int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
@@ -419,9 +422,9 @@ int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
     pthread_mutex_lock(&pool->lock);
     uint64_t before = weir__pool_figure(pool, GPU_POOL_RESERVED);
     int code = GPU_SUCCESS;
-    if (pool->native.mapped) {
-        weir__mapped_trim(pool->native.mapped, keep, WEIR__MAPPED_PATIENCE);
-    } else if (pool->sharing.was_lent) {
+    if (pool->mapped) {
+        weir__mapped_trim(pool->mapped, keep, WEIR__MAPPED_PATIENCE);
+    } else if (pool->native.was_lent) {
         /* The device would get nothing, and the pool could not use it again (measured): it goes back when the pool is made anew. */
     } else if (pool->native.small) {
         /* The pool gives first; the twin, which serves the most requests, only what is still above `keep`. */
@@ -431,16 +434,16 @@ int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
         if (code == GPU_SUCCESS)
             code = gpu->pool_trim(pool->native.small, keep > main ? keep - main : 0);
         if (code == GPU_SUCCESS)
-            code = weir__settings_reshare(pool);
+            code = weir__cuda_reshare(&pool->native);
     } else {
         code = gpu->pool_trim(pool->native.handle, keep);
     }
-    if (!pool->native.mapped)
-        weir__bracket_mend(pool);
+    if (!pool->mapped)
+        weir__cuda_mend(&pool->native);
     uint64_t after = weir__pool_figure(pool, GPU_POOL_RESERVED);
     pthread_mutex_unlock(&pool->lock);
     weir__relaxed_end(gpu, mode);
-    uint64_t left = pool->native.mapped ? weir__mapped_left(pool->native.mapped) : 0;
+    uint64_t left = pool->mapped ? weir__mapped_left(pool->mapped) : 0;
     if (left)
         say_left(pool, left);
     if (after < before)
@@ -471,9 +474,9 @@ weir_cuda_pool weir_pool_handle(const weir_pool *pool)
     if (!pool)
         return NULL;
     atomic_store((atomic_bool *)(uintptr_t)&pool->sharing.is_handed_out, true);
-    weir__pool_handle_begin(pool);
+    weir__cuda_begin(&pool->native);
     gpu_pool handle = pool->native.handle;
-    weir__pool_handle_end(pool);
+    weir__cuda_end(&pool->native);
     return handle;
 }
 

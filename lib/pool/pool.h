@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "lib/backing/cuda.h"
 #include "lib/base/table.h"
 #include "lib/gpu/gpu.h"
 #include "lib/pool/blocks.h"
@@ -23,12 +24,8 @@
 
 struct weir__device;
 struct weir__mapped;
-struct weir__retired;
 
 #define WEIR__GROWTH_STEP POLICY_GROWTH_STEP
-
-/* What a default pool was before Weir configured it, in the order of the attributes that are put back. */
-#define WEIR__SAVED_COUNT 4
 
 #define WEIR__ADAPTED_EPOCHS 8 /* in which growth is laid to what was given back */
 
@@ -66,24 +63,15 @@ struct weir_pool {
         bool is_default; /* the driver's own pool: configured, not created */
         bool is_host;
         bool is_private;
-        bool is_exportable; /* CUDA's figures cannot tell whether its frees are complete, so each is noted (retired.h) */
         bool is_exact;      /* exact_peaks: figures.live_high is the highest value of figures.live_now */
         bool is_silent;     /* its creation failed: the caller has that error and may hold a lock, so nothing is logged */
         uint64_t small_below;
         uint64_t max_block; /* of an exportable pool: bytes of the largest block that may be shared; else UINT64_MAX */
     } kind;
 
-    /* What CUDA has of it. Fixed after creation, but for an exportable pool, whose handle can be exchanged (lend.h), and `retired` with it.
-       `exchange` is held for reading by whoever uses the handle without `lock`. Who exchanges it has `lock` and only tries for this one, so
-       that it may be taken for reading before and after `lock` alike. */
-    struct {
-        gpu_pool handle;
-        gpu_pool small;      /* the twin, or NULL */
-        struct weir__mapped *mapped; /* its memory, with an arena; NULL: CUDA's pool has that. The handle then serves captures alone */
-        uint64_t max;        /* the maxSize that the driver enforces on handle; 0: none */
-        pthread_rwlock_t exchange;
-        struct weir__retired *retired; /* room for it in the list of pools that cannot be destroyed yet */
-    } native;
+    struct weir__backing *backing; /* its memory: an arena, or `native`. Fixed after creation */
+    struct weir__mapped *mapped;   /* the arena, or NULL */
+    struct weir__cuda native;      /* CUDA's pool: beside an arena it serves captures alone */
 
     /* Of former.c: we made it the device's current pool, and `former` was that before. Guarded by the list of current pools. */
     struct {
@@ -92,10 +80,9 @@ struct weir_pool {
         weir_pool *next;
     } current;
 
-    /* Of former.c: what Weir wrote last, guarded by lock; of a default pool also what was there before, and the next pool of the list, both
-       guarded by the lock of former.c. */
+    /* Of former.c: what a default pool had before Weir configured it, and the next pool of the list. Guarded by the lock of former.c. */
     struct {
-        uint64_t saved[WEIR__SAVED_COUNT], written[WEIR__SAVED_COUNT];
+        uint64_t saved[WEIR__CUDA_ATTRIBUTES];
         weir_pool *next;
     } before;
 
@@ -113,7 +100,6 @@ struct weir_pool {
     struct {
         atomic_bool is_shared;     /* there is an export of it */
         atomic_bool is_handed_out; /* the program has its handle, and may allocate from it without Weir */
-        atomic_bool was_lent; /* some block was shared: what CUDA would let go of serves nothing any more, so all is kept. Under lock */
     } sharing;
 
     /* The keeper's (left.h). */
@@ -138,7 +124,6 @@ struct weir_pool {
 
     /* What else a policy or the program sets (settings.h). Changed under lock. */
     struct {
-        _Atomic uint64_t release_threshold; /* what the driver keeps over a synchronise; all, if it is automatic */
         atomic_bool is_auto;          /* `release_threshold: auto`: the keeper gives back what is above `kept`, which it sets */
         _Atomic uint64_t kept;        /* bytes; UINT64_MAX: all, until the keeper knows */
         _Atomic uint64_t initial;     /* initial_size: `kept` is never below it, nor below `keep` */
@@ -147,10 +132,8 @@ struct weir_pool {
         _Atomic uint64_t deadline;    /* of the ladder, in nanoseconds */
         _Atomic unsigned steps;       /* bit (1 << rung) for each rung of the ladder */
         atomic_bool scrub;            /* blocks are cleared before the program gets them */
-        _Atomic uint64_t small_share; /* the part of the threshold that the twin has; UINT64_MAX: there is nothing to share out */
-        _Atomic int64_t small_idle;   /* bytes that the twin may still be asked for before its share is looked at */
         uint64_t policy_max, limit;   /* the policy's max_size, and weir__pool_set_limit()'s; 0: none */
-        uint64_t threshold_before;    /* release_threshold when the last reload began. Guarded by w->config, as the next */
+        uint64_t threshold_before;    /* backing->threshold when the last reload began. Guarded by w->config, as the next */
         bool auto_before;
         bool *peers;                  /* by device: access granted */
     } settings __attribute__((aligned(128)));
@@ -178,19 +161,6 @@ struct weir_pool {
         _Atomic uint64_t due; /* when refused streams may next look for an idle one */
     } grants;
 };
-
-/* The handle stays what it is until weir__pool_handle_end(). */
-static inline void weir__pool_handle_begin(const weir_pool *pool)
-{
-    if (pool->kind.is_exportable)
-        pthread_rwlock_rdlock((pthread_rwlock_t *)(uintptr_t)&pool->native.exchange);
-}
-
-static inline void weir__pool_handle_end(const weir_pool *pool)
-{
-    if (pool->kind.is_exportable)
-        pthread_rwlock_unlock((pthread_rwlock_t *)(uintptr_t)&pool->native.exchange);
-}
 
 /* Whether caches serve requests of that size class now. */
 static inline bool weir__pool_caches(const weir_pool *pool, unsigned class)

@@ -41,17 +41,17 @@ static void note_less(weir_pool *pool, uint64_t noted, uint64_t reserved)
 static void record_arena(weir_pool *pool)
 {
     uint64_t used, reserved;
-    if (pthread_mutex_trylock(&pool->native.mapped->growing) != 0)
+    if (pthread_mutex_trylock(&pool->mapped->growing) != 0)
         return;
     if (read_figures(pool, &used, &reserved))
         weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
-    pthread_mutex_unlock(&pool->native.mapped->growing);
+    pthread_mutex_unlock(&pool->mapped->growing);
 }
 
 static void record_figures(weir_pool *pool)
 {
     uint64_t used, reserved, noted = noted_of(pool);
-    if (pool->native.mapped) {
+    if (pool->mapped) {
         record_arena(pool);
         return;
     }
@@ -88,7 +88,7 @@ static uint64_t most_of(uint64_t size)
 /* Whether the pool may have shrunk at a synchronise and grown back since, which shows in no figure. */
 static bool may_have_grown(const weir_pool *pool, uint64_t noted)
 {
-    return atomic_load_explicit(&pool->settings.release_threshold, memory_order_relaxed) < noted;
+    return atomic_load_explicit(&pool->backing->threshold, memory_order_relaxed) < noted;
 }
 
 uint64_t weir__record_slow(weir_pool *pool)
@@ -124,7 +124,7 @@ void weir__record_begin(weir_pool *pool)
 {
     uint64_t reserved;
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
-    if (!pool->native.mapped && weir__pool_read(pool, GPU_POOL_RESERVED, &reserved) == GPU_SUCCESS)
+    if (!pool->mapped && weir__pool_read(pool, GPU_POOL_RESERVED, &reserved) == GPU_SUCCESS)
         atomic_store_explicit(&pool->noted.reserved, reserved, memory_order_relaxed);
     weir__relaxed_end(pool->w->gpu, mode);
 }

@@ -6,7 +6,6 @@
 #include "lib/base/call.h"
 #include "lib/base/class.h"
 #include "lib/base/format.h"
-#include "lib/pool/former.h"
 #include "lib/pool/left.h"
 #include "lib/backing/arena.h"
 #include "lib/pool/recorded.h"
@@ -15,100 +14,19 @@
 
 /* Threshold ---------------------------------------------------------------------------------------------------------------------------- */
 
-static bool shares_threshold(uint64_t threshold)
-{
-    return threshold != 0 && threshold != UINT64_MAX;
-}
-
-/* Writes one attribute of the pool or its twin, and remembers which values are ours. */
-static int set_attribute(weir_pool *pool, gpu_pool handle, enum gpu_pool_attribute attribute, uint64_t value)
-{
-    int code = pool->w->gpu->pool_set(handle, attribute, value);
-    if (code == GPU_SUCCESS && handle == pool->native.handle)
-        weir__former_note_written(pool, attribute, value);
-    return code;
-}
-
-/* Both handles' thresholds, or neither. The part that falls goes first, so that the sum is never above both the old and the new one. */
-static int write_both(weir_pool *pool, uint64_t rest, uint64_t share)
-{
-    const struct gpu *gpu = pool->w->gpu;
-    if (!pool->native.small)
-        return set_attribute(pool, pool->native.handle, GPU_POOL_RELEASE_THRESHOLD, rest);
-    bool small_first = share < atomic_load(&pool->settings.small_share);
-    gpu_pool first = small_first ? pool->native.small : pool->native.handle,
-             second = small_first ? pool->native.handle : pool->native.small;
-    uint64_t before = 0;
-    int code = gpu->pool_get(first, GPU_POOL_RELEASE_THRESHOLD, &before);
-    if (code == GPU_SUCCESS)
-        code = set_attribute(pool, first, GPU_POOL_RELEASE_THRESHOLD, small_first ? share : rest);
-    if (code != GPU_SUCCESS)
-        return code;
-    code = set_attribute(pool, second, GPU_POOL_RELEASE_THRESHOLD, small_first ? rest : share);
-    if (code != GPU_SUCCESS)
-        set_attribute(pool, first, GPU_POOL_RELEASE_THRESHOLD, before);
-    return code;
-}
-
-/* What the twin holds now is its share, and the pool has the rest, so that the two together keep at most `threshold`. */
 int weir__settings_write_threshold(weir_pool *pool, uint64_t threshold)
 {
-    const struct gpu *gpu = pool->w->gpu;
-    if (pool->native.mapped) {
+    if (pool->mapped) {
         /* The pool for captures keeps nothing. */
-        atomic_store(&pool->settings.release_threshold, threshold);
+        atomic_store(&pool->backing->threshold, threshold);
         return GPU_SUCCESS;
     }
-    if (pool->sharing.was_lent)
-        threshold = UINT64_MAX;
-    uint64_t share = threshold, rest = threshold;
-    if (pool->native.small && shares_threshold(threshold)) {
-        uint64_t reserved = 0;
-        if (gpu->pool_get(pool->native.small, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS)
-            reserved = threshold / 8; /* a driver without figures: a fixed share */
-        share = reserved < threshold ? reserved : threshold;
-        rest = threshold - share;
-    }
-    int code = write_both(pool, rest, share);
-    if (code == GPU_SUCCESS) {
-        atomic_store(&pool->settings.small_share, pool->native.small && share < threshold ? share : UINT64_MAX);
-        atomic_store(&pool->settings.release_threshold, threshold);
-    }
-    return code;
-}
-
-int weir__settings_reshare(weir_pool *pool)
-{
-    uint64_t now = 0;
-    /* The program may have set it through the handle of a default or current pool. */
-    int code = pool->w->gpu->pool_get(pool->native.handle, GPU_POOL_RELEASE_THRESHOLD, &now);
-    if (code != GPU_SUCCESS || now != weir__former_written(pool, GPU_POOL_RELEASE_THRESHOLD))
-        return code;
-    return weir__settings_write_threshold(pool, atomic_load(&pool->settings.release_threshold));
-}
-
-void weir__settings_rebalance(weir_pool *pool)
-{
-    const struct gpu *gpu = pool->w->gpu;
-    uint64_t reserved = 0, used = 0;
-    if (gpu->pool_get(pool->native.small, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS ||
-        gpu->pool_get(pool->native.small, GPU_POOL_USED, &used) != GPU_SUCCESS)
-        return;
-    /* The twin may grow sooner, where gaps are too small or frees are behind work. Its share is too small for one step at most then. */
-    uint64_t idle = reserved > used ? reserved - used : 0;
-    atomic_store(&pool->settings.small_idle, (int64_t)(idle < WEIR__GROWTH_STEP ? idle : WEIR__GROWTH_STEP));
-    if (reserved <= atomic_load(&pool->settings.small_share))
-        return;
-    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
-    pthread_mutex_lock(&pool->lock);
-    weir__settings_reshare(pool);
-    pthread_mutex_unlock(&pool->lock);
-    weir__relaxed_end(pool->w->gpu, mode);
+    return weir__cuda_set_threshold(&pool->native, threshold);
 }
 
 static void record_settings(const weir_pool *pool)
 {
-    weir__record_pool(WEIR__KIND_SETTINGS, pool, atomic_load(&pool->settings.release_threshold), atomic_load(&pool->settings.max_size));
+    weir__record_pool(WEIR__KIND_SETTINGS, pool, atomic_load(&pool->backing->threshold), atomic_load(&pool->settings.max_size));
 }
 
 weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, weir_error *error)
@@ -118,7 +36,7 @@ weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, wei
         return WEIR_FORKED;
     if (!pool)
         return weir__fail(error, WEIR_INVALID, "weir_pool_set_release_threshold: pool must not be NULL");
-    if (pool->kind.is_exportable)
+    if (pool->native.is_exportable)
         return weir__fail(error, WEIR_NOT_SUPPORTED, "pool '%s' is exportable: memory of blocks that were exported never goes back while "
                                                      "the pool lives, so no threshold can be kept", pool->name);
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
@@ -162,13 +80,13 @@ static int set_mapped_peer(const weir_pool *pool, int peer, bool grant)
             return GPU_NOT_SUPPORTED;
         devices[count++] = (int)d;
     }
-    return weir__mapped_set_peers(pool->native.mapped, devices, count);
+    return weir__mapped_set_peers(pool->mapped, devices, count);
 }
 
 /* The second handle, or the arena. */
 static int set_other_access(const weir_pool *pool, int peer, enum gpu_access access)
 {
-    if (pool->native.mapped)
+    if (pool->mapped)
         return set_mapped_peer(pool, peer, access != GPU_ACCESS_NONE);
     return pool->native.small ? set_access(pool->w->gpu, pool->native.small, peer, access) : GPU_SUCCESS;
 }
@@ -262,7 +180,7 @@ static weir_status check_initial(const weir_pool *pool, const struct policy *pol
 
 weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
-    pool->settings.threshold_before = atomic_load(&pool->settings.release_threshold);
+    pool->settings.threshold_before = atomic_load(&pool->backing->threshold);
     pool->settings.auto_before = atomic_load(&pool->settings.is_auto);
     uint64_t max_size = weir__quota_cap(&pool->device->quota, entry);
     char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN], c[WEIR__BYTES_LEN];
@@ -288,7 +206,7 @@ weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, c
 /* The arena keeps to it from now on, and gives back what is idle above it. */
 static void cap_mapped(const weir_pool *pool, uint64_t max_size)
 {
-    struct weir__mapped *mapped = pool->native.mapped;
+    struct weir__mapped *mapped = pool->mapped;
     atomic_store(&mapped->max_size, max_size);
     if (!max_size || weir__pool_figure(pool, GPU_POOL_RESERVED) <= max_size)
         return;
@@ -305,7 +223,7 @@ static void apply_cap(weir_pool *pool)
     if (atomic_load(&pool->settings.max_size) != max_size)
         weir__growth_forget_room(&pool->growth);
     atomic_store(&pool->settings.max_size, max_size);
-    if (pool->native.mapped)
+    if (pool->mapped)
         cap_mapped(pool, max_size);
 }
 
@@ -340,7 +258,7 @@ void weir__settings_note_all(weir *w)
 static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
 {
     /* The largest class that is not above cache.largest. */
-    unsigned classes = entry->cache && !pool->kind.is_exportable ? weir__class_of(entry->cache_largest + 1) - 1 : 0;
+    unsigned classes = entry->cache && !pool->native.is_exportable ? weir__class_of(entry->cache_largest + 1) - 1 : 0;
     atomic_store(&pool->cache.per_stream, entry->cache_per_stream);
     atomic_store(&pool->cache.per_device, entry->cache_per_device);
     atomic_store(&pool->cache.idle, entry->cache_idle);
@@ -350,7 +268,7 @@ static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
     atomic_store(&pool->cache.live_step, pool->kind.is_exact ? 0 : largest > LIVE_STEP ? largest : LIVE_STEP);
     atomic_store(&pool->cache.classes, classes);
     note_caches(pool);
-    unsigned former = atomic_load(&pool->device->cache_classes), kept = classes && pool->native.mapped ? UINT_MAX : classes;
+    unsigned former = atomic_load(&pool->device->cache_classes), kept = classes && pool->mapped ? UINT_MAX : classes;
     atomic_store(&pool->cache.kept, kept);
     while (kept > former && !atomic_compare_exchange_weak(&pool->device->cache_classes, &former, kept))
         continue;
@@ -383,14 +301,14 @@ static int apply_attributes(weir_pool *pool, const struct policy_pool *entry)
         { GPU_POOL_REUSE_INTERNAL_DEPENDENCIES, entry->reuse_internal_dependencies },
     };
     int code = GPU_SUCCESS;
-    if (pool->native.mapped)
-        atomic_store(&pool->native.mapped->waits, entry->reuse_internal_dependencies);
+    if (pool->mapped)
+        atomic_store(&pool->mapped->waits, entry->reuse_internal_dependencies);
     for (size_t i = 0; i < sizeof reuse / sizeof reuse[0] && code == GPU_SUCCESS; i++) {
-        code = set_attribute(pool, pool->native.handle, reuse[i].attribute, reuse[i].value);
+        code = weir__cuda_set(&pool->native, pool->native.handle, reuse[i].attribute, reuse[i].value);
         if (code == GPU_SUCCESS && pool->native.small)
-            code = set_attribute(pool, pool->native.small, reuse[i].attribute, reuse[i].value);
+            code = weir__cuda_set(&pool->native, pool->native.small, reuse[i].attribute, reuse[i].value);
     }
-    if (code == GPU_SUCCESS && !pool->kind.is_exportable)
+    if (code == GPU_SUCCESS && !pool->native.is_exportable)
         code = weir__settings_write_threshold(
             pool, pool->use.is_parked ? 0 : policy_size_bytes(entry->release_threshold, pool->device->quota.bytes));
     return code;
@@ -442,7 +360,7 @@ weir_status weir__settings_undo(weir_pool *pool, const struct policy *policy, co
 {
     weir__settings_apply(pool, policy, entry, error);
     pthread_mutex_lock(&pool->lock);
-    if (!pool->kind.is_exportable)
+    if (!pool->native.is_exportable)
         weir__settings_write_threshold(pool, pool->settings.threshold_before);
     atomic_store(&pool->settings.is_auto, pool->settings.auto_before);
     pthread_mutex_unlock(&pool->lock);

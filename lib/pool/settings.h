@@ -15,22 +15,8 @@ weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, c
 weir_status weir__settings_apply(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
 weir_status weir__settings_undo(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
 
-/* Shares the threshold out between pool and twin by what the twin holds now; UINT64_MAX bytes keep all. Called with pool->lock held. */
+/* How many bytes stay reserved when a stream is synchronised; UINT64_MAX: all. Called with pool->lock held. */
 int weir__settings_write_threshold(weir_pool *pool, uint64_t threshold);
-
-/* The same with the present threshold, unless somebody else has set another one since. Called with pool->lock held. */
-int weir__settings_reshare(weir_pool *pool);
-
-/* Shares it out anew if the twin has grown beyond its share. */
-void weir__settings_rebalance(weir_pool *pool);
-
-/* After a request that the twin has served. CUDA is asked only once the twin was asked for what it had idle the last time. */
-static inline void weir__settings_small_served(weir_pool *pool, uint64_t bytes)
-{
-    if (atomic_load_explicit(&pool->settings.small_share, memory_order_relaxed) != UINT64_MAX &&
-        atomic_fetch_sub_explicit(&pool->settings.small_idle, (int64_t)bytes, memory_order_relaxed) < (int64_t)bytes)
-        weir__settings_rebalance(pool);
-}
 
 /* Whether cached calls are noted has changed: in all pools, which of them are served in the ordinary way. */
 void weir__settings_note_all(weir *w);

@@ -57,14 +57,14 @@ static void add_pool(struct figures *figures, weir_pool *pool)
     figures->barred += held.cached ? weir__flush_barred(pool) : 0;
     figures->orphaned += weir__orphans_bytes(pool->device, pool);
     figures->reserved += weir__pool_figure(pool, GPU_POOL_RESERVED);
-    if (!pool->native.mapped) {
+    if (!pool->mapped) {
         figures->idle += weir__pool_is_stuck(pool) ? 0 : weir__pool_idle(pool);
         return;
     }
-    const struct weir__arena_figures arena = weir__mapped_figures(pool->native.mapped);
+    const struct weir__arena_figures arena = weir__mapped_figures(pool->mapped);
     figures->idle += arena.complete;
     figures->pending += arena.pending;
-    if (weir__mapped_pinned(pool->native.mapped, WEIR__PINNED_PARTS, &pinned))
+    if (weir__mapped_pinned(pool->mapped, WEIR__PINNED_PARTS, &pinned))
         figures->pinned += pinned;
 }
 

@@ -191,8 +191,8 @@ static bool are_arenas_waited_for(const struct weir__climb *climb)
     const weir_pool *own = climb->request->pool;
     bool is_left = false;
     for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool))
-        if (pool->native.mapped && (pool == own || !climb->request->at_cap))
-            is_left = weir__mapped_look(pool->native.mapped) || is_left;
+        if (pool->mapped && (pool == own || !climb->request->at_cap))
+            is_left = weir__mapped_look(pool->mapped) || is_left;
     return is_left;
 }
 
@@ -246,7 +246,7 @@ static uint64_t trim(struct weir__climb *climb)
         if (!helps || weir__pool_trim(pool, 0, &released) != GPU_SUCCESS)
             continue;
         all += released;
-        if (!pool->native.mapped && !pool->kind.is_host && !weir__pool_is_stuck(pool))
+        if (!pool->mapped && !pool->kind.is_host && !weir__pool_is_stuck(pool))
             climb->left += weir__pool_idle(pool);
     }
     climb->rungs[WEIR_RUNG_TRIM].gave += all;
@@ -275,7 +275,7 @@ static bool rung_trim(struct weir__climb *climb, void **ptr)
 {
     uint64_t others = 0;
     bool is_room = false, is_for_device = !climb->request->at_cap && !climb->request->pool->kind.is_host;
-    if (is_for_device && climb->request->pool->native.mapped)
+    if (is_for_device && climb->request->pool->mapped)
         others = weir__others_trim(climb->device, climb->deadline);
     if (is_for_device)
         others += trim_graphs(climb, &is_room);

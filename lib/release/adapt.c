@@ -32,7 +32,7 @@ static bool is_asked(const weir_pool *pool, uint64_t now)
 /* What memory of the pool costs at present. */
 static struct weir__demand_costs costs_of(const weir_pool *pool, uint64_t now)
 {
-    struct weir__demand_costs costs = pool->native.mapped ? arena_costs : pool_costs;
+    struct weir__demand_costs costs = pool->mapped ? arena_costs : pool_costs;
     costs.rent = RENT * WEIR__DEMAND_EPOCH / GPU_SECOND * (is_asked(pool, now) ? ASKED_RENT : 1);
     return costs;
 }
@@ -48,7 +48,7 @@ static uint64_t bounded(const weir_pool *pool, uint64_t bytes)
 /* A pool that is parked keeps nothing, whatever it is to keep. */
 static uint64_t threshold_of(const weir_pool *pool)
 {
-    return weir__smaller(atomic_load(&pool->settings.kept), atomic_load(&pool->settings.release_threshold));
+    return weir__smaller(atomic_load(&pool->settings.kept), atomic_load(&pool->backing->threshold));
 }
 
 static bool is_above(uint64_t reserved, uint64_t kept)

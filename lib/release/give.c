@@ -123,7 +123,7 @@ static bool trim_device(struct weir__give *give, struct weir__device *device)
 static uint64_t pinned_in(weir_pool *pool)
 {
     uint64_t pinned = 0;
-    return pool->native.mapped && weir__mapped_pinned(pool->native.mapped, WEIR__PINNED_PARTS, &pinned) ? pinned : 0;
+    return pool->mapped && weir__mapped_pinned(pool->mapped, WEIR__PINNED_PARTS, &pinned) ? pinned : 0;
 }
 
 uint64_t weir__give_offer(weir *w, int device)
@@ -140,7 +140,7 @@ uint64_t weir__give_offer(weir *w, int device)
         if (keep < live)
             keep = live;
         if (!pool->kind.is_host && !weir__pool_is_stuck(pool) && reserved > keep && !is_captured(pool))
-            offer += pool->native.mapped ? reserved - keep : (reserved - keep) / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP;
+            offer += pool->mapped ? reserved - keep : (reserved - keep) / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP;
     }
     return offer;
 }

@@ -66,7 +66,7 @@ static bool look_at_caches(struct weir__device *device, uint64_t now)
 /* Whether the pool has idle memory that its threshold does not cover. */
 static bool is_above(const weir_pool *pool)
 {
-    uint64_t threshold = atomic_load(&pool->settings.release_threshold);
+    uint64_t threshold = atomic_load(&pool->backing->threshold);
     uint64_t reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
     return reserved > threshold && reserved - threshold >= WEIR__GROWTH_STEP && weir__pool_figure(pool, GPU_POOL_USED) < reserved;
 }
@@ -88,7 +88,7 @@ static bool look_at_pools(struct weir__device *device)
         if (!pool->keeper.is_due)
             continue;
         pool->keeper.is_due = false;
-        weir__pool_trim(pool, atomic_load(&pool->settings.release_threshold), &released);
+        weir__pool_trim(pool, atomic_load(&pool->backing->threshold), &released);
         if (!done && is_above(pool)) {
             atomic_store(&pool->keeper.is_left, true);
             again = true;

@@ -272,7 +272,7 @@ static weir_status open_export(weir_export *e, struct entry_copy *entry, weir_er
 
 static weir_status claim_and_open(weir_pool *pool, struct entry_copy *entry, weir_error *error, weir_export **out)
 {
-    if (!pool->kind.is_exportable || !entry->is_shared)
+    if (!pool->native.is_exportable || !entry->is_shared)
         return weir__fail(error, WEIR_INVALID,
                           "weir_export_open: pool '%s' is not to be shared: give it `ipc: posix_fd` and `share: {socket: "
                           "NAME}` in the policy",

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "lib/backing/arena.h"
-#include "lib/pool/retired.h"
+#include "lib/backing/retired.h"
 #include "tests/api/fixture.h"
 #include "tests/support/fail_malloc.h"
 #include "tests/support/suite.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/api/fixture.h"
 
-#include "lib/pool/retired.h"
+#include "lib/backing/retired.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -169,7 +169,7 @@ static pthread_mutex_t *growth_lock(void)
 
 static pthread_mutex_t *growing_lock(void)
 {
-    return &scene.pool->native.mapped->growing;
+    return &scene.pool->mapped->growing;
 }
 
 static const struct {

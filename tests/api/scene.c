@@ -3,7 +3,7 @@
 
 #include "lib/base/service.h"
 #include "lib/backing/arena.h"
-#include "lib/pool/retired.h"
+#include "lib/backing/retired.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "lib/gpu/sim.h"
-#include "lib/pool/retired.h"
+#include "lib/backing/retired.h"
 #include "tests/chaos/schedule.h"
 #include "tests/chaos/waist.h"
 #include "tests/support/ownership.h"

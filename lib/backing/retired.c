@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "lib/pool/retired.h"
+#include "lib/backing/retired.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
