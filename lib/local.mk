@@ -5,7 +5,7 @@ include_HEADERS += include/weir.h include/weir.hpp
 ##   base/     errors, fork, events, locks, the service thread: what every room needs, and knows no weir
 ##   fence/    when freed memory may serve others: lines, marks, debts; above base/, and used by none of the others yet
 ##   record/   what the recorder has: rings of events, tags, stacks, modules
-##   backing/  the memory of a pool: an arena
+##   backing/  the memory of a pool, an arena or CUDA's pool: knows no pool
 ##   pool/     what a policy is on the devices: weir, device, pool, its settings, its blocks
 ##   alloc/    how a request is served: streams, caches, asking CUDA, giving blocks back
 ##   recover/  what is done for a request that found no memory: the ladder
@@ -111,6 +111,7 @@ lib_librooms_la_SOURCES = \
 	%reldir%/backing/backing.h \
 	%reldir%/backing/cuda.c \
 	%reldir%/backing/cuda.h \
+	%reldir%/backing/cuda_threshold.c \
 	%reldir%/backing/retired.c \
 	%reldir%/backing/retired.h \
 	%reldir%/pool/asking.c \

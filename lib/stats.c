@@ -10,7 +10,6 @@
 #include "lib/base/number.h"
 #include "lib/base/valid.h"
 #include "lib/gpu/clock.h"
-#include "lib/backing/arena.h"
 #include "lib/stats.h"
 
 static void read_audit(const struct weir__audit *audit, uint64_t *bytes, uint64_t *ms)
@@ -28,7 +27,7 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     stats->device = pool->device->index;
     stats->is_private = pool->kind.is_private;
     stats->is_exportable = pool->native.is_exportable;
-    stats->is_arena = pool->mapped != NULL;
+    stats->is_arena = pool->backing->ops->is_arena;
     struct weir__counts counts = weir__blocks_count(&pool->w->blocks, pool);
     struct weir__held held = weir__pool_held(pool);
     stats->frees = counts.frees + held.keeps;
@@ -110,19 +109,20 @@ static weir_status read_device(struct weir__device *device, struct weir__device_
 /* Bytes of whole pages in which nothing is live, which an arena brings to where a request needs them. */
 static uint64_t movable_in(weir_pool *pool)
 {
+    struct weir__backing_figures figures;
     uint64_t pinned = 0;
-    struct weir__arena_figures figures = weir__mapped_figures(pool->mapped);
-    bool is_known = weir__mapped_pinned(pool->mapped, WEIR__PINNED_PARTS, &pinned);
-    return is_known && figures.complete > pinned ? figures.complete - pinned : 0;
+    pool->backing->ops->figures(pool->backing, &figures);
+    bool is_known = pool->backing->ops->pinned(pool->backing, &pinned);
+    return is_known && figures.idle > pinned ? figures.idle - pinned : 0;
 }
 
 /* One request has these for certain; of a cap, and of a block that is to be shared, no more than is allowed. */
 static void find_obtainable(weir_pool *pool, const weir_device_stats *device, weir_pool_stats *stats)
 {
-    uint64_t own = pool->mapped ? movable_in(pool) : 0, free_bytes = device->obtainable + own;
+    uint64_t own = stats->is_arena ? movable_in(pool) : 0, free_bytes = device->obtainable + own;
     uint64_t used = stats->reserved - weir__smaller(own, stats->reserved);
     uint64_t room = stats->max_size > used ? stats->max_size - used : 0;
-    if (pool->kind.is_host)
+    if (pool->native.is_host)
         return;
     if (stats->max_size)
         free_bytes = weir__smaller(free_bytes, room);

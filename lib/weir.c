@@ -15,6 +15,8 @@
 #include "lib/alloc/quiet.h"
 #include "lib/alloc/waits.h"
 #include "lib/attached.h"
+#include "lib/backing/arena.h"
+#include "lib/backing/retired.h"
 #include "lib/base/call.h"
 #include "lib/base/format.h"
 #include "lib/base/sized.h"
@@ -23,9 +25,7 @@
 #include "lib/open.h"
 #include "lib/pool/former.h"
 #include "lib/pool/left.h"
-#include "lib/backing/arena.h"
 #include "lib/pool/recorded.h"
-#include "lib/backing/retired.h"
 #include "lib/pool/settings.h"
 #include "lib/recover/callbacks.h"
 #include "lib/recover/recover.h"
@@ -201,7 +201,7 @@ static weir_status begin(weir *w, weir_error *error)
     if (status == WEIR_OK)
         weir__quiet_join(w);
     weir__retired_sweep(w->gpu);
-    weir__mapped_sweep();
+    weir__arena_sweep();
     return status;
 }
 
@@ -272,7 +272,7 @@ static void close_pool(weir_pool *pool)
                         "pool '%s' on device %d is closed with %llu live block%s (%s): free what is live with %s", pool->name,
                         pool->device->index, (unsigned long long)blocks, weir__plural(blocks),
                         weir__bytes(text, weir__pool_held(pool).live),
-                        pool->mapped ? "weir_free(NULL, ptr, stream), as it is an arena" : "cudaFreeAsync");
+                        pool->backing->ops->call_to_free);
     }
     uint64_t cached = weir__pool_held(pool).cached;
     if (cached) {
@@ -290,7 +290,7 @@ static void close_pools(weir *w)
     weir__quiet_close(w);
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
     weir__retired_sweep(w->gpu);
-    weir__mapped_sweep();
+    weir__arena_sweep();
     for (size_t d = 0; d < w->device_count; d++)
         weir__orphans_release(&w->devices[d]);
     /* Twice: there is no later flush for what a call that failed once left behind. */

@@ -2,44 +2,23 @@
 #include "lib/alloc/free.h"
 
 #include "lib/alloc/orphans.h"
+#include "lib/backing/arena.h"
 #include "lib/base/call.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
-#include "lib/backing/arena.h"
 #include "lib/pool/recorded.h"
-#include "lib/backing/retired.h"
 
-static __attribute__((noinline)) int return_to_arena(const struct weir__block *block, int device, gpu_stream stream,
-                                                     const weir_stream *opened)
-{
-    const weir_pool *pool = block->pool;
-    struct weir__mapped_user user;
-    enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
-    int code = GPU_SUCCESS;
-    /* A capture cannot free what is older than it. Any other stream is asked for its id, or gets an event, which tells as well. */
-    if (opened && atomic_load_explicit(&pool->cache.capture_check, memory_order_relaxed))
-        code = pool->w->gpu->stream_capture_status(stream, &capture);
-    if (capture != GPU_CAPTURE_STATUS_NONE)
-        return GPU_CAPTURE_UNSUPPORTED;
-    if (code == GPU_SUCCESS)
-        code = weir__stream_user(&pool->w->devices[device], stream, opened, 0, &user);
-    return code == GPU_SUCCESS ? weir__mapped_free(pool->mapped, block->extent, &user) : code;
-}
-
-/* A pool is not destroyed before its frees are complete, of which CUDA's figures do not tell where the pool is exportable. */
 int weir__return_block(const struct weir__block *block, int device, gpu_stream stream, const weir_stream *opened)
 {
-    weir_pool *pool = block->pool;
-    const struct gpu *gpu = pool->w->gpu;
-    if (pool->mapped)
-        return return_to_arena(block, device, stream, opened);
-    int code = gpu->free_async(block->ptr, stream);
-    if (code == GPU_SUCCESS && pool->native.is_exportable) {
-        enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-        weir__retired_note(pool->native.retired, gpu, device, stream);
-        weir__relaxed_end(gpu, mode);
-    }
-    return code;
+    const weir_pool *pool = block->pool;
+    struct weir__user user = {
+        .handle = stream,
+        .device = device,
+        .id = opened ? opened->name : 0,
+        .is_open = opened,
+        .may_capture = opened && atomic_load_explicit(&pool->cache.capture_check, memory_order_relaxed),
+    };
+    return pool->backing->ops->give(pool->backing, block->ptr, block->extent, &user);
 }
 
 void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_stream *opened)
@@ -173,7 +152,7 @@ static weir_status free_closed(void *ptr, gpu_stream stream)
     const struct gpu *gpu;
     int code;
     WEIR__CALL;
-    if (!weir__mapped_closed_free(ptr, stream, &gpu, &code))
+    if (!weir__arena_free_closed(ptr, stream, &gpu, &code))
         return weir__fail(weir__last_error_reset(), WEIR_INVALID,
                           "weir_free: w is NULL, and %p is no block of an arena whose weir is closed: pass the weir that it is from", ptr);
     if (code == GPU_SUCCESS)

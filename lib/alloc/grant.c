@@ -21,7 +21,7 @@ static uint64_t limit_of(const weir_pool *pool)
 {
     uint64_t limit = atomic_load_explicit(&pool->cache.per_device, memory_order_relaxed);
     uint64_t max_size = atomic_load_explicit(&pool->settings.max_size, memory_order_relaxed);
-    if (!max_size && !pool->kind.is_host)
+    if (!max_size && !pool->native.is_host)
         max_size = pool->device->info.memory;
     return max_size && limit > max_size / CAP_SHARE ? max_size / CAP_SHARE : limit;
 }

@@ -6,8 +6,6 @@
 #include "lib/base/class.h"
 #include "lib/base/number.h"
 #include "lib/base/valid.h"
-#include "lib/backing/arena.h"
-#include "lib/backing/retired.h"
 
 struct cached {
     uint64_t bytes, hits, keeps;
@@ -64,20 +62,10 @@ struct weir__held weir__pool_held(weir_pool *pool)
 
 int weir__pool_reset_peaks(weir_pool *pool)
 {
-    const struct gpu *gpu = pool->w->gpu;
     atomic_store(&pool->figures.taken_before, 0);
     atomic_store(&pool->figures.taken_high, atomic_load(&pool->figures.taken));
     atomic_store(&pool->figures.live_high, pool->kind.is_exact ? atomic_load(&pool->figures.live_now) : weir__pool_held(pool).live);
-    if (pool->mapped)
-        weir__mapped_reset_high(pool->mapped);
-    if (pool->mapped || !gpu->supports(pool->device->index, GPU_FEATURE_POOL_USAGE, NULL, 0))
-        return GPU_SUCCESS;
-    weir__cuda_begin(&pool->native);
-    int code = gpu->pool_set(pool->native.handle, GPU_POOL_RESERVED_HIGH, 0);
-    if (code == GPU_SUCCESS && pool->native.small)
-        code = gpu->pool_set(pool->native.small, GPU_POOL_RESERVED_HIGH, 0);
-    weir__cuda_end(&pool->native);
-    return code;
+    return pool->backing->ops->set(pool->backing, GPU_POOL_RESERVED_HIGH, 0);
 }
 
 uint64_t weir__pool_live_blocks(weir_pool *pool)
@@ -94,16 +82,7 @@ uint64_t weir__pool_frees(weir_pool *pool)
 
 bool weir__pool_has_pending_frees(weir_pool *pool)
 {
-    const struct gpu *gpu = pool->w->gpu;
-    if (weir__pool_live_blocks(pool) || pool->kind.is_default)
-        return false;
-    if (pool->mapped && weir__mapped_figures(pool->mapped).pending)
-        return true;
-    weir__cuda_begin(&pool->native);
-    bool is_complete =
-        pool->native.is_exportable ? weir__retired_is_free(pool->native.retired, gpu) : weir__retired_is_complete(gpu, pool->native.handle);
-    weir__cuda_end(&pool->native);
-    return (pool->native.small && !weir__retired_is_complete(gpu, pool->native.small)) || !is_complete;
+    return !weir__pool_live_blocks(pool) && !pool->kind.is_default && pool->backing->ops->has_pending(pool->backing);
 }
 
 #ifdef WEIR_DEBUG

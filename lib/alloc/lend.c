@@ -6,8 +6,8 @@
 
 #include "lib/alloc/held.h"
 #include "lib/alloc/waits.h"
-#include "lib/pool/former.h"
 #include "lib/backing/retired.h"
+#include "lib/pool/former.h"
 #include "lib/pool/settings.h"
 
 #define PATIENCE UINT64_C(1000000) /* nanoseconds that weir__pool_renew() waits for the pool's last frees */
@@ -110,7 +110,7 @@ static gpu_pool make_again(weir_pool *pool, int *fd)
         return NULL;
     /* CUDA exports no block of a pool before the pool itself, and the pool's user may publish one as soon as there is the new handle. */
     bool is_exported = gpu->pool_export(made, fd) == GPU_SUCCESS;
-    if (is_exported && weir__settings_copy(pool, made) == GPU_SUCCESS && weir__current_pool_replace(pool, made) == GPU_SUCCESS)
+    if (is_exported && weir__cuda_copy(&pool->native, made, pool->settings.peers, pool->w->device_count) == GPU_SUCCESS && weir__current_pool_replace(pool, made) == GPU_SUCCESS)
         return made;
     if (is_exported)
         close(*fd);

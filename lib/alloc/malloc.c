@@ -3,12 +3,12 @@
 #include "lib/alloc/free.h"
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/request.h"
+#include "lib/backing/retired.h"
 #include "lib/base/call.h"
 #include "lib/base/format.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
 #include "lib/pool/recorded.h"
-#include "lib/backing/retired.h"
 
 #define BLOCK_STEP 512 /* CUDA gives blocks in multiples of so many bytes */
 
@@ -17,7 +17,7 @@ static bool attempt_beside(struct weir__request *request, void **ptr)
 {
     struct weir__asking *asking = &request->pool->device->asking;
     const struct gpu *gpu = request->pool->w->gpu;
-    struct weir__asker asker = weir__asking_begin(asking, gpu, &request->waited);
+    struct weir__asker asker = weir__asking_begin(asking, gpu, &request->ask.waited);
     bool is_served = weir__attempt(request, ptr);
     if (!is_served && (request->was_asked || request->untried) && weir__asking_is_beside(asking, asker))
         request->is_crowded = true;
@@ -50,7 +50,7 @@ static weir_status ask(struct weir__request *request, void **ptr)
     bool is_served = attempt_beside(request, ptr);
     if (!is_served && request->code == GPU_OUT_OF_MEMORY)
         return pool->w->out_of_memory(request, ptr);
-    if (request->waited)
+    if (request->ask.waited)
         weir__request_note_wait(request);
     if (is_served)
         return WEIR_OK;
@@ -203,7 +203,7 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
     choose_size(request, block, opened);
     struct weir__plain plain __attribute__((cleanup(weir__plain_restore), unused)) = { w, weir__plain_begin(w) };
     status = block->graph ? ask_for_graph(request, &block->ptr) : ask(request, &block->ptr);
-    block->extent = request->extent;
+    block->extent = request->ask.extent;
     if (status == WEIR_OK && !block->graph && request->got < request->rounded)
         forget_class(block);
     if (status == WEIR_OK && !block->graph && atomic_load_explicit(&block->pool->settings.scrub, memory_order_relaxed))

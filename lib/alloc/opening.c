@@ -12,47 +12,37 @@
 #include "lib/pool/recorded.h"
 #include "policy/report.h"
 
-/* Arenas ------------------------------------------------------------------------------------------------------------------------------- */
+/* Telling pools ------------------------------------------------------------------------------------------------------------------------ */
 
-/* Calls `use` for each arena of the weir: blocks of any may have been freed on the stream. */
-static void visit_arenas(weir *w, uint64_t name, void (*use)(struct weir__mapped *mapped, uint64_t name))
+/* Those of all devices: blocks of any may have been freed on the stream. */
+static void tell_all(weir *w, enum weir__tell what, uint64_t name)
 {
-    for (size_t d = 0; d < w->device_count && w->has_arenas; d++)
-        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
-            if (pool->mapped)
-                use(pool->mapped, name);
+    for (size_t d = 0; d < w->device_count; d++)
+        weir__device_tell(&w->devices[d], what, name);
 }
 
-/* What an arena may keep over a synchronise. */
+/* What a pool may keep over a synchronise. */
 static uint64_t threshold_of(weir_pool *pool)
 {
     uint64_t threshold = atomic_load(&pool->backing->threshold), max_size = atomic_load(&pool->settings.max_size);
     return max_size && max_size < threshold ? max_size : threshold;
 }
 
-/* What is idle above the threshold, or the cap, goes back, as CUDA's pools have it where a stream is synchronised. */
-static void trim_to_threshold(struct weir__device *device)
-{
-    enum gpu_capture_mode mode = weir__relaxed_begin(device->w->gpu);
-    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
-        if (!pool->mapped)
-            continue;
-        if (weir__pool_figure(pool, GPU_POOL_RESERVED) > threshold_of(pool))
-            weir__mapped_trim(pool->mapped, threshold_of(pool), 0); /* which looks at events itself */
-        else
-            weir__mapped_look(pool->mapped);
-    }
-    weir__relaxed_end(device->w->gpu, mode);
-}
-
 /* So that what the stream freed is known to be complete afterwards, and can go back. */
 static void before_synchronize(weir_stream *s)
 {
-    if (s->pool->mapped && weir__pool_figure(s->pool, GPU_POOL_RESERVED) > threshold_of(s->pool))
+    if (weir__recent_count(&s->cache.recent) && weir__pool_figure(s->pool, GPU_POOL_RESERVED) > threshold_of(s->pool))
         weir__flush_recent(s);
     enum gpu_capture_mode mode = weir__relaxed_begin(s->w->gpu);
-    visit_arenas(s->w, s->name, weir__mapped_cover);
+    tell_all(s->w, WEIR__TELL_COVER, s->name);
     weir__relaxed_end(s->w->gpu, mode);
+}
+
+static void after_synchronize(struct weir__device *device)
+{
+    enum gpu_capture_mode mode = weir__relaxed_begin(device->w->gpu);
+    weir__device_tell(device, WEIR__TELL_SYNCHRONISED, 0);
+    weir__relaxed_end(device->w->gpu, mode);
 }
 
 /* Opening ------------------------------------------------------------------------------------------------------------------------------ */
@@ -162,7 +152,7 @@ static void abandon_former(weir *w, gpu_stream handle)
         pthread_rwlock_unlock(&device->lock);
     }
     if (name)
-        visit_arenas(w, name, weir__mapped_stream_gone);
+        tell_all(w, WEIR__TELL_GONE, name);
 }
 
 bool weir__stream_is_alive(weir_stream *stream)
@@ -173,7 +163,7 @@ bool weir__stream_is_alive(weir_stream *stream)
         return true;
     uint64_t name = abandon(stream);
     if (name)
-        visit_arenas(stream->w, name, weir__mapped_stream_gone);
+        tell_all(stream->w, WEIR__TELL_GONE, name);
     return false;
 }
 
@@ -368,7 +358,7 @@ static void close_stream(weir_stream *s)
         leave_word(s);
     weir__stream_unlist(s);
     wait_for_users(s);
-    visit_arenas(s->w, s->name, is_gone ? weir__mapped_stream_gone : weir__mapped_stream_closed);
+    tell_all(s->w, is_gone ? WEIR__TELL_GONE : WEIR__TELL_CLOSED, s->name);
     /* Before another stream can have the handle. */
     weir__record_stream_close(&s->w->recorder, &s->recorded);
     if (s->is_own && !is_gone)
@@ -434,7 +424,7 @@ weir_status weir_stream_synchronize(weir_stream *s, weir_error *error)
     if (status == WEIR_OK)
         weir__record_figures(&s->w->recorder, WEIR__KIND_SYNCHRONISE, s->pool->record, s->handle, s->w->gpu->now() - begun, 0);
     if (status == WEIR_OK && s->w->has_arenas)
-        trim_to_threshold(s->device);
+        after_synchronize(s->device);
     weir__stream_leave(s);
     return status;
 }

@@ -76,9 +76,7 @@ void weir__orphans_release(struct weir__device *device)
     prepend(&orphans->fresh[WEIR__REACH_DEVICE], orphans->fresh[WEIR__REACH_CAPTURE]);
     orphans->fresh[WEIR__REACH_CAPTURE] = NULL;
     weir__spin_unlock(&orphans->lock);
-    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
-        if (pool->mapped)
-            weir__mapped_captures_over(pool->mapped);
+    weir__device_tell(device, WEIR__TELL_NO_CAPTURES, 0);
 }
 
 static uint64_t sum_of(const struct weir__entry *entries, const weir_pool *pool)
@@ -287,14 +285,11 @@ static uint64_t begin(struct weir__device *device, enum weir__reach reach, bool 
 
 void weir__orphans_cover(struct weir__device *device, bool may_synchronise)
 {
-    const struct gpu *gpu = device->w->gpu;
-    if (!device->w->has_arenas || !(device->has_device_events || may_synchronise))
+    if (!(device->has_device_events || may_synchronise) || !weir__device_tell(device, WEIR__TELL_LOST, 0) ||
+        !weir__quiet_begin(device->w->gpu))
         return;
-    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
-        if (pool->mapped && weir__mapped_has_lost(pool->mapped) && weir__quiet_begin(gpu)) {
-            weir__mapped_cover_lost(pool->mapped, device->has_device_events);
-            weir__quiet_end();
-        }
+    weir__device_tell(device, device->has_device_events ? WEIR__TELL_COVER_LOST : WEIR__TELL_WAIT_LOST, 0);
+    weir__quiet_end();
 }
 
 uint64_t weir__orphans_look(struct weir__device *device, bool *left)

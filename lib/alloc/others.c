@@ -46,16 +46,12 @@ static void look(struct weir__device *device, struct visit *visit)
 {
     weir__pending_note_legacy(&device->pending, device->w->gpu);
     visit->count += weir__waits_look_at_pending(device, 0, visit->seen);
-    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
-        if (!pool->mapped)
-            continue;
-        uint64_t before = weir__mapped_figures(pool->mapped).pending;
-        weir__mapped_cover_all(pool->mapped);
-        visit->count += weir__mapped_look(pool->mapped);
-        uint64_t after = weir__mapped_figures(pool->mapped).pending;
-        visit->seen->bytes += before > after ? before - after : 0;
-        visit->seen->any = visit->seen->any || before > after;
-    }
+    uint64_t before = weir__device_pending(device);
+    weir__device_tell(device, WEIR__TELL_COVER, 0);
+    visit->count += weir__device_tell(device, WEIR__TELL_LOOK, 0);
+    uint64_t after = weir__device_pending(device);
+    visit->seen->bytes += before > after ? before - after : 0;
+    visit->seen->any = visit->seen->any || before > after;
 }
 
 size_t weir__others_look(const struct weir__device *own, struct weir__seen *seen)
@@ -86,7 +82,7 @@ size_t weir__others_collect(const struct weir__device *own, uint64_t deadline, s
 static void count_frees(struct weir__device *device, struct visit *visit)
 {
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
-        visit->count += pool->kind.is_host ? 0 : weir__pool_frees(pool);
+        visit->count += pool->native.is_host ? 0 : weir__pool_frees(pool);
 }
 
 uint64_t weir__others_frees(const struct weir__device *own)
@@ -101,7 +97,7 @@ static void trim(struct weir__device *device, struct visit *visit)
     const struct gpu *gpu = device->w->gpu;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
         uint64_t released = 0;
-        bool helps = !pool->mapped && !pool->kind.is_host && gpu->now() <= visit->deadline;
+        bool helps = weir__pool_lends_idle(pool) && gpu->now() <= visit->deadline;
         if (helps && weir__pool_trim(pool, 0, &released) == GPU_SUCCESS)
             visit->bytes += released;
     }

@@ -4,9 +4,9 @@
 #include "lib/alloc/flush.h"
 #include "lib/alloc/free.h"
 #include "lib/alloc/stream.h"
+#include "lib/backing/arena.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
-#include "lib/backing/arena.h"
 #include "lib/pool/recorded.h"
 #include "lib/pool/settings.h"
 
@@ -17,9 +17,9 @@ __thread const struct weir__request *weir__in_callback;
 
 void weir__request_note_wait(struct weir__request *request)
 {
-    if (request->waited)
-        weir__record_pool(WEIR__KIND_WAIT, request->pool, request->waited, request->asked);
-    request->waited = 0;
+    if (request->ask.waited)
+        weir__record_pool(WEIR__KIND_WAIT, request->pool, request->ask.waited, request->asked);
+    request->ask.waited = 0;
 }
 
 uint64_t weir__device_obtainable(struct weir__device *device)
@@ -35,19 +35,14 @@ uint64_t weir__device_obtainable(struct weir__device *device)
     return code == GPU_SUCCESS ? bytes + idle : UINT64_MAX;
 }
 
-/* Whether the pool without its twin has so many bytes idle: the first look, which is mostly enough. */
+/* Whether the pool has so many bytes idle: the first look, which is mostly enough. */
 static bool has_idle(struct weir__request *request, uint64_t size)
 {
-    const weir_pool *pool = request->pool;
-    const struct gpu *gpu = pool->w->gpu;
-    uint64_t used = 0, reserved = 0;
-    if (pool->mapped)
-        return weir__pool_idle(pool) >= size;
-    bool is_known = gpu->pool_get(pool->native.handle, GPU_POOL_USED, &used) == GPU_SUCCESS &&
-                    gpu->pool_get(pool->native.handle, GPU_POOL_RESERVED, &reserved) == GPU_SUCCESS;
-    if (is_known && !request->deadline && !request->before)
-        request->before = reserved;
-    return is_known && reserved > used && reserved - used >= size;
+    struct weir__backing *backing = request->pool->backing;
+    uint64_t reserved, idle = backing->ops->idle(backing, &reserved);
+    if (!request->deadline && !request->ask.before)
+        request->ask.before = reserved;
+    return idle >= size;
 }
 
 /* Whether all that the device has free and this weir has idle is less; what its streams keep of arenas is as good as idle. */
@@ -55,7 +50,7 @@ static __attribute__((noinline)) bool is_lacking(struct weir__request *request, 
 {
     struct weir__device *device = request->pool->device;
     bool lacks = !has_idle(request, size) && weir__device_obtainable(device) < size;
-    if (lacks && device->w->has_arenas && weir__flush_recent_of(device, NULL))
+    if (lacks && weir__flush_recent_of(device, NULL))
         lacks = !has_idle(request, size) && weir__device_obtainable(device) < size;
     return lacks;
 }
@@ -69,7 +64,7 @@ static __attribute__((noinline)) bool is_lacking(struct weir__request *request, 
 static inline bool is_vain(struct weir__request *request, uint64_t size)
 {
     const weir_pool *pool = request->pool;
-    if (size < pool->device->info.memory / LARGE_SHARE || pool->kind.is_host || weir__in_callback)
+    if (size < pool->device->info.memory / LARGE_SHARE || pool->native.is_host || weir__in_callback)
         return false;
     /* At a cap, what the device has does not count; and only CUDA knows whether it is at one of its own. */
     uint64_t max_size = atomic_load_explicit(&pool->settings.max_size, memory_order_relaxed);
@@ -79,17 +74,6 @@ static inline bool is_vain(struct weir__request *request, uint64_t size)
 }
 
 /* Asking CUDA -------------------------------------------------------------------------------------------------------------------------- */
-
-/* After the driver found no memory: whether it was the cap that it enforces, while the device still has room. */
-static bool was_native_cap(const weir_pool *pool, size_t size, bool small)
-{
-    const struct gpu *gpu = pool->w->gpu;
-    uint64_t reserved = 0, free_bytes = 0, total_bytes = 0;
-    if (!pool->native.max || small || gpu->pool_get(pool->native.handle, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS ||
-        reserved + size <= pool->native.max)
-        return false;
-    return pool->kind.is_host || (gpu->device_memory(pool->device->index, &free_bytes, &total_bytes) == GPU_SUCCESS && free_bytes >= size);
-}
 
 /*
  * The stream that CUDA is asked on. Where the pool may grow above its cap, recovery asks on a stream of its own: as that is idle, the
@@ -131,8 +115,8 @@ void weir__aside_end(struct weir__aside *aside, const struct gpu *gpu)
         gpu->stream_destroy(aside->stream);
 }
 
-/* Before the arena maps more, or the pool is at its cap, streams give up the recent blocks that they keep: first the request's own.
-   Those of others serve it once events behind them are seen complete. */
+/* Before the pool grows, or where it is at its cap, streams give up the recent blocks that they keep: first the request's own. Those of
+   others serve it once events behind them are seen complete. */
 static __attribute__((noinline)) bool give_up_recent(const struct weir__request *request)
 {
     if (request->opened && weir__flush_recent(request->opened))
@@ -140,18 +124,19 @@ static __attribute__((noinline)) bool give_up_recent(const struct weir__request 
     if (!weir__flush_recent_of(request->pool->device, request->pool))
         return false;
     enum gpu_capture_mode mode = weir__relaxed_begin(request->pool->w->gpu);
-    weir__mapped_cover_all(request->pool->mapped);
+    request->pool->backing->ops->tell(request->pool->backing, WEIR__TELL_COVER, 0);
     weir__relaxed_end(request->pool->w->gpu, mode);
     return true;
 }
 
-/* Then the request's own stream gives up what its cache keeps in the part of the arena that the request is served from: that costs no call
+/* Then the request's own stream gives up what its cache keeps in the part of the pool that the request is served from: that costs no call
    of CUDA, and it is full again soon, while what is mapped stays. Last, as each block of it is served slowly once; and not the other part,
    whose pages cannot be moved before the frees are seen complete. */
 static __attribute__((noinline)) bool give_up_own(const struct weir__request *request, size_t size)
 {
-    unsigned large = weir__class_of(WEIR__ARENA_LARGE);
-    bool is_large = size >= WEIR__ARENA_LARGE;
+    uint64_t apart = request->pool->backing->ops->large;
+    unsigned large = weir__class_of(apart);
+    bool is_large = size >= apart;
     return request->opened && weir__flush_own(request->opened, is_large ? large : 1, is_large ? WEIR__CLASS_COUNT : large);
 }
 
@@ -161,27 +146,24 @@ static bool give_up_kept(const struct weir__request *request)
     return give_up_recent(request) || (request->opened && weir__flush_own(request->opened, 1, WEIR__CLASS_COUNT));
 }
 
-static __attribute__((noinline)) int ask_arena(struct weir__request *request, size_t size, void **block)
+static int serve(struct weir__request *request, enum weir__serve how, size_t size, void **block)
 {
-    struct weir__mapped *mapped = request->pool->mapped;
-    struct weir__mapped_user user;
-    int code = weir__stream_user(request->pool->device, request->stream, request->opened, request->id, &user);
-    if (code != GPU_SUCCESS)
-        return code;
-    request->lack = 0;
-    request->extent = weir__mapped_serve(mapped, size, user.id);
-    for (int tries = 0; tries < 2 && !request->extent && give_up_recent(request); tries++)
-        request->extent = weir__mapped_serve(mapped, size, user.id);
-    if (!request->extent)
-        request->extent = weir__mapped_look_and_serve(mapped, size, user.id);
-    if (!request->extent && give_up_own(request, size))
-        request->extent = weir__mapped_serve(mapped, size, user.id);
-    if (!request->extent)
-        code = weir__mapped_malloc(mapped, size, &user, &request->extent, &request->lack, &request->waited);
-    request->at_cap = request->lack == WEIR__MAPPED_AT_CAP;
-    if (code == GPU_SUCCESS)
-        *block = (void *)(uintptr_t)request->extent->address;
-    return code;
+    struct weir__backing *backing = request->pool->backing;
+    request->ask.how = how;
+    return backing->ops->serve(backing, &request->ask, size, block);
+}
+
+/* Nothing that is known to be free for the stream fits: what caches keep comes before memory of the device. */
+static __attribute__((noinline)) int ask_further(struct weir__request *request, size_t size, void **block)
+{
+    int code = WEIR__SERVE_FURTHER;
+    for (int tries = 0; tries < 2 && code == WEIR__SERVE_FURTHER && give_up_recent(request); tries++)
+        code = serve(request, WEIR__SERVE_KNOWN, size, block);
+    if (code == WEIR__SERVE_FURTHER)
+        code = serve(request, WEIR__SERVE_LOOK, size, block);
+    if (code == WEIR__SERVE_FURTHER && give_up_own(request, size))
+        code = serve(request, WEIR__SERVE_KNOWN, size, block);
+    return code == WEIR__SERVE_FURTHER ? serve(request, WEIR__SERVE_GROW, size, block) : code;
 }
 
 /* CUDA takes what is idle in its pools for any other of them. For an arena, and from one, only Weir can, be it of another weir. What
@@ -190,13 +172,13 @@ static __attribute__((noinline)) bool take_from_others(const struct weir__reques
 {
     struct weir__device *device = request->pool->device;
     weir__flush_recent_everywhere(device);
-    uint64_t all = weir__mapped_sweep();
+    uint64_t all = weir__arena_sweep();
     if (all < bytes)
-        all += weir__mapped_take(device->w->gpu, device->index, bytes - all, request->pool->mapped);
-    if (!device->w->has_arenas || !request->pool->mapped)
+        all += weir__arena_take_idle(device->w->gpu, device->index, bytes - all, request->pool->backing);
+    if (request->pool->backing->ops->lends_idle)
         return all;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
-        bool helps = !pool->mapped && !pool->kind.is_host && all < bytes;
+        bool helps = weir__pool_lends_idle(pool) && all < bytes;
         uint64_t reserved = helps ? weir__pool_figure(pool, GPU_POOL_RESERVED) : 0, wanted = bytes - all, released = 0;
         /* Whole steps stay, as CUDA lets go of no part of one. */
         uint64_t keep = reserved > wanted ? (reserved - wanted) / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP : 0;
@@ -204,15 +186,6 @@ static __attribute__((noinline)) bool take_from_others(const struct weir__reques
             all += released;
     }
     return all;
-}
-
-/* Of a first attempt, or of one whose block was above the cap: what a refusal can leave with the pool. A first attempt, which is beside
-   others, cannot lower the threshold (cuda.h), which is all the others' too. */
-static void note_taken(struct weir__request *request, size_t size, bool small)
-{
-    uint64_t *taken = &request->taken[small];
-    uint64_t steps = size / WEIR__GROWTH_STEP + 1;
-    *taken = steps < UINT64_MAX / WEIR__GROWTH_STEP - *taken / WEIR__GROWTH_STEP ? *taken + steps * WEIR__GROWTH_STEP : UINT64_MAX;
 }
 
 static void note_vain(struct weir__request *request)
@@ -233,46 +206,36 @@ static void note_slow(struct weir__request *request, int code, uint64_t ticks)
         note_vain(request);
 }
 
-/* An attempt of recovery leaves nothing behind. */
-static __attribute__((noinline)) int ask_carefully(struct weir__request *request, void **block, size_t size, gpu_pool handle,
-                                                   gpu_stream stream)
-{
-    weir_pool *pool = request->pool;
-    uint64_t begun = pool->w->gpu->ticks();
-    int code = weir__cuda_malloc_alone(&pool->native, block, size, handle, stream);
-    uint64_t took = pool->w->gpu->ticks() - begun;
-    if (took > WEIR__SLOW_TICKS && weir__records(&pool->w->recorder, WEIR__LEVEL_POOL))
-        note_slow(request, code, took);
-    return code;
-}
-
 /* Apart, so that the others need not keep what it does. */
-static __attribute__((noinline)) int ask_recorded(struct weir__request *request, void **block, size_t size, gpu_pool handle,
-                                                  gpu_stream stream)
+static __attribute__((noinline)) int ask_timed(struct weir__request *request, size_t size, void **block)
 {
     const struct gpu *gpu = request->pool->w->gpu;
     uint64_t begun = gpu->ticks();
-    int code = gpu->malloc_async(block, size, handle, stream);
+    int code = serve(request, WEIR__SERVE_KNOWN, size, block);
     uint64_t took = gpu->ticks() - begun;
     if (took > WEIR__SLOW_TICKS)
         note_slow(request, code, took);
     return code;
 }
 
-/* Asks the arena, or CUDA. */
+/* Asks the backing. */
 static inline int ask_once(struct weir__request *request, size_t size, bool small, gpu_stream stream, void **block)
 {
     weir_pool *pool = request->pool;
-    if (pool->mapped)
-        return ask_arena(request, size, block);
-    gpu_pool handle = small ? pool->native.small : pool->native.handle;
-    bool is_recorded = weir__records(&pool->w->recorder, WEIR__LEVEL_POOL);
-    int code = request->deadline ? ask_carefully(request, block, size, handle, stream)
-               : is_recorded     ? ask_recorded(request, block, size, handle, stream)
-                                 : pool->w->gpu->malloc_async(block, size, handle, stream);
-    if (code == GPU_OUT_OF_MEMORY && !request->deadline)
-        note_taken(request, size, small);
-    request->at_cap = code == GPU_OUT_OF_MEMORY && was_native_cap(pool, size, small);
+    const weir_stream *opened = request->opened;
+    struct weir__ask *ask = &request->ask;
+    ask->user = (struct weir__user){.handle = stream, .device = pool->device->index, .id = request->id, .is_open = opened};
+    if (opened) {
+        ask->user.device = opened->device->index;
+        ask->user.id = opened->name;
+    }
+    ask->small = small;
+    ask->is_alone = request->deadline;
+    bool is_timed = !pool->backing->ops->records_growth && weir__records(&pool->w->recorder, WEIR__LEVEL_POOL);
+    int code = is_timed ? ask_timed(request, size, block) : serve(request, WEIR__SERVE_KNOWN, size, block);
+    if (code == WEIR__SERVE_FURTHER)
+        code = ask_further(request, size, block);
+    request->at_cap = code == GPU_OUT_OF_MEMORY && ask->lack == WEIR__LACK_CAP;
     return code;
 }
 
@@ -285,7 +248,7 @@ static inline bool is_in_time(const struct weir__request *request)
 /* What was given to the request, as those know it who take it back. */
 static struct weir__block block_of(const struct weir__request *request, void *ptr)
 {
-    return (struct weir__block){.pool = request->pool, .ptr = ptr, .extent = request->extent};
+    return (struct weir__block){.pool = request->pool, .ptr = ptr, .extent = request->ask.extent};
 }
 
 /* Apart, as it is rare and the struct would cost each request. */
@@ -305,7 +268,7 @@ static int ask(struct weir__request *request, struct weir__growing *growing, siz
     if (request->at_cap)
         return GPU_OUT_OF_MEMORY;
     int code = ask_once(request, size, small, stream, &block);
-    if (code == GPU_OUT_OF_MEMORY && !request->at_cap && !request->lack && !pool->kind.is_host && is_in_time(request) &&
+    if (code == GPU_OUT_OF_MEMORY && !request->at_cap && !request->ask.lack && !pool->native.is_host && is_in_time(request) &&
         take_from_others(request, size))
         code = ask_once(request, size, small, stream, &block);
     if (code != GPU_SUCCESS) {
@@ -321,7 +284,7 @@ static int ask(struct weir__request *request, struct weir__growing *growing, siz
         request->left += weir__growth_undo(growing, block, stream, name);
         request->took += request->took ? pool->w->gpu->ticks() - begun : 0;
         note_vain(request);
-        note_taken(request, size, small); /* what of it is below the cap the pool has kept */
+        weir__cuda_note_taken(&request->ask, size); /* what of it is below the cap the pool has kept */
         request->at_cap = true;
         return GPU_OUT_OF_MEMORY;
     }
@@ -345,10 +308,10 @@ static int ask(struct weir__request *request, struct weir__growing *growing, siz
 static bool try_size(struct weir__request *request, size_t size, bool small, void **ptr)
 {
     struct weir__growing growing;
-    enum weir__growth_answer answer = weir__growth_begin(&growing, request->pool, size, request->deadline, &request->waited);
-    bool may_give_up = request->pool->mapped && size <= growing.max_size;
+    enum weir__growth_answer answer = weir__growth_begin(&growing, request->pool, size, request->deadline, &request->ask.waited);
+    bool may_give_up = request->pool->backing->ops->keeps_large && size <= growing.max_size;
     for (int tries = 0; tries < 3 && answer == WEIR__GROWTH_FULL && may_give_up && give_up_kept(request); tries++)
-        answer = weir__growth_begin(&growing, request->pool, size, request->deadline, &request->waited);
+        answer = weir__growth_begin(&growing, request->pool, size, request->deadline, &request->ask.waited);
     request->got = size;
     request->code = GPU_OUT_OF_MEMORY;
     request->at_cap = answer != WEIR__GROWTH_GO;
@@ -380,7 +343,7 @@ static bool try_sizes(struct weir__request *request, bool small, void **ptr)
     if (!request->untried)
         return try_size(request, request->asked, small, ptr);
     request->at_cap = false;
-    request->lack = 0;
+    request->ask.lack = 0;
     return false;
 }
 
@@ -399,20 +362,10 @@ static void give_back_above(weir_pool *pool, uint64_t keep)
 
 void weir__request_give_back(struct weir__request *request)
 {
-    weir_pool *pool = request->pool;
-    const struct gpu *gpu = pool->w->gpu;
-    uint64_t reserved[2] = { 0 }, before[2];
-    if (!(request->taken[false] || request->taken[true]) ||
-        gpu->pool_get(pool->native.handle, GPU_POOL_RESERVED, &reserved[false]) != GPU_SUCCESS ||
-        (pool->native.small && gpu->pool_get(pool->native.small, GPU_POOL_RESERVED, &reserved[true]) != GPU_SUCCESS))
-        return;
-    for (int small = false; small <= true; small++)
-        before[small] = reserved[small] > request->taken[small] ? reserved[small] - request->taken[small] : 0;
-    if (request->before && request->taken[false])
-        before[false] = request->before < reserved[false] ? request->before : reserved[false];
-    if (before[false] < reserved[false] || before[true] < reserved[true])
-        give_back_above(pool, before[false] + before[true]);
-    request->taken[false] = request->taken[true] = 0;
+    struct weir__backing *backing = request->pool->backing;
+    uint64_t keep;
+    if (backing->ops->was_refused(backing, &request->ask, &keep))
+        give_back_above(request->pool, keep);
 }
 
 /* weir__cuda_end() follows. Waits while a shared pool is made anew. */
@@ -424,7 +377,7 @@ static __attribute__((noinline)) void enter_shared(struct weir__request *request
     const struct gpu *gpu = pool->w->gpu;
     uint64_t since = gpu->now();
     weir__cuda_begin(&pool->native);
-    request->waited += gpu->now() - since;
+    request->ask.waited += gpu->now() - since;
 }
 
 bool weir__attempt(struct weir__request *request, void **ptr)

@@ -26,17 +26,13 @@ struct weir__request {
     uint64_t id;       /* of the stream; 0: it was not asked for */
     weir_stream *opened;       /* the caller has it, within a call; else NULL */
     struct weir__aside aside;
-    uint64_t waited;   /* nanoseconds that it had to wait for others or for frees since the last event about that */
+    struct weir__ask ask; /* what the backing is asked, and what it answered last */
     uint64_t deadline; /* by gpu->now(): an attempt asks CUDA for nothing more after it. 0: none yet */
-    uint64_t taken[2]; /* bytes at most that refused attempts have left with the pool, and with its twin */
-    uint64_t before;   /* bytes that the pool without its twin had reserved before that attempt; 0: nobody had a reason to ask */
     uint64_t left;     /* bytes by which the pool grew above its cap, and which are on their way back on the stream */
     uint64_t took;     /* ticks that CUDA took for the block, if the recorder is to look at that; else 0 */
     uint64_t reserved; /* bytes of the pool behind that call; 0: it was not asked */
     size_t got;        /* bytes that CUDA gave: one of the two sizes */
-    struct weir__extent *extent; /* what an arena gave */
     int code;          /* CUDA's, of the last attempt */
-    int lack;          /* of an arena that has no room: what it lacks (weir__mapped_malloc()) */
     bool small;        /* for the small twin, if there is room */
     bool insist;       /* CUDA is to be asked even where that seems vain */
     bool untried;      /* at the last attempt it was not asked for that reason */

@@ -39,17 +39,13 @@ weir_stream *weir__stream_of_handle(struct weir__device *device, gpu_stream hand
 
 int weir__stream_id(struct weir__device *device, gpu_stream handle, uint64_t *id)
 {
-    const struct gpu *gpu = device->w->gpu;
-    enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
     *id = 0;
     if (!device->has_stream_ids)
         return GPU_SUCCESS;
     int former = weir__device_begin(device->w, device->index, handle);
-    int code = gpu->stream_capture_status(handle, &capture);
-    if (code == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE)
-        code = gpu->stream_id(handle, id);
-    weir__current_end(gpu, former);
-    return capture == GPU_CAPTURE_STATUS_NONE ? code : GPU_CAPTURE_UNSUPPORTED;
+    int code = weir__stream_identify(device->w->gpu, handle, id);
+    weir__current_end(device->w->gpu, former);
+    return code;
 }
 
 struct gpu_context weir__stream_context(struct weir__device *device, gpu_stream handle)
@@ -60,17 +56,6 @@ struct gpu_context weir__stream_context(struct weir__device *device, gpu_stream 
     gpu->stream_context(handle, &context);
     weir__current_end(gpu, former);
     return context;
-}
-
-int weir__stream_user(struct weir__device *device, gpu_stream handle, const weir_stream *opened, uint64_t id,
-                      struct weir__mapped_user *user)
-{
-    *user = (struct weir__mapped_user){.handle = handle, .device = device->index, .id = id, .is_open = opened};
-    if (opened) {
-        user->device = opened->device->index;
-        user->id = opened->name;
-    }
-    return user->id ? GPU_SUCCESS : weir__stream_id(device, handle, &user->id);
 }
 
 void weir__streams_init(struct weir__device *device)

@@ -14,7 +14,6 @@
 
 #include "lib/alloc/cache.h"
 #include "lib/base/table.h"
-#include "lib/backing/arena.h"
 #include "lib/pool/weir_internal.h"
 
 struct weir_stream {
@@ -69,11 +68,6 @@ weir_stream *weir__stream_find(struct weir__device *device, struct weir__raw *ra
  */
 bool weir__stream_enter(weir_stream *stream);
 void weir__stream_leave(weir_stream *stream);
-
-/* The stream as arenas know it. opened: if the caller has it, pinned or within a call; id: of any other, if it is known, else 0: CUDA is
-   asked, where the driver has ids. Returns its code: GPU_CAPTURE_UNSUPPORTED where that would be asked of a stream that captures. */
-int weir__stream_user(struct weir__device *device, gpu_stream handle, const weir_stream *opened, uint64_t id,
-                      struct weir__mapped_user *user);
 
 /* Whether a stream of the device captures, or cannot say. */
 bool weir__handle_captures(const struct weir__device *device, gpu_stream handle);

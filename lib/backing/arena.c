@@ -9,45 +9,20 @@
 #include "lib/base/valid.h"
 #include "lib/record/recorder.h"
 
+#define PINNED_PARTS 16384 /* parts of an arena at most in which bytes are looked for that cannot go back: the lock is held for 100 us */
 #define COVER_STEP (UINT64_C(64) << 20) /* bytes that an open stream frees before an event is recorded unasked */
 
 /* Making and closing ------------------------------------------------------------------------------------------------------------------- */
 
 static int reserve(struct weir__mapped *mapped, uint64_t memory)
 {
-    uint64_t unit = 4 * GPU_PAGE_UNIT, bytes = (memory + unit - 1) / unit * unit * WEIR__MAPPED_RANGE_SHARE;
+    uint64_t unit = 4 * GPU_PAGE_UNIT, bytes = (memory + unit - 1) / unit * unit * WEIR__ARENA_RANGE_SHARE;
     int code = GPU_OUT_OF_MEMORY;
     for (; code == GPU_OUT_OF_MEMORY && bytes >= memory; bytes = bytes / 2 / unit * unit) {
         code = mapped->backing.gpu->range_reserve(mapped->backing.device, bytes, &mapped->range);
         mapped->range_bytes = bytes;
     }
     return code == GPU_OUT_OF_MEMORY ? WEIR__PAGE_NO_ADDRESSES : code;
-}
-
-int weir__mapped_create(const struct gpu *gpu, int device, uint64_t memory, struct weir__mapped **mapped)
-{
-    struct weir__mapped *made = calloc(1, sizeof *made);
-    if (!made)
-        return WEIR__PAGE_NO_HOST_MEMORY;
-    made->backing = (struct weir__backing){.gpu = gpu, .device = device};
-    made->devices[0] = device;
-    made->device_count = 1;
-    int code = reserve(made, memory);
-    if (code == GPU_SUCCESS && !weir__arena_init(&made->arena, (uintptr_t)made->range, made->range_bytes, &weir__mapped_pages, made)) {
-        weir__arena_clear(&made->arena);
-        gpu->range_free(made->range, made->range_bytes);
-        code = WEIR__PAGE_NO_HOST_MEMORY;
-    }
-    if (code != GPU_SUCCESS) {
-        free(made);
-        return code;
-    }
-    weir__spin_init(&made->lock);
-    weir__table_init(&made->streams);
-    pthread_mutex_init(&made->growing, NULL);
-    pthread_mutex_init(&made->events, NULL);
-    *mapped = made;
-    return GPU_SUCCESS;
 }
 
 static bool close_stream(struct weir__mapped_stream *stream, void *data)
@@ -76,27 +51,18 @@ bool weir__mapped_destroy(struct weir__mapped *mapped)
     return true;
 }
 
-static void visit(struct weir__mapped *mapped, bool (*use)(struct weir__mapped_stream *stream, void *data), void *data)
-{
-    pthread_mutex_lock(&mapped->events);
-    weir__mapped_streams_visit(mapped, use, data);
-    pthread_mutex_unlock(&mapped->events);
-}
-
-static bool wait_for(struct weir__mapped_stream *stream, void *data)
-{
-    struct weir__mapped *mapped = data;
-    while (stream->first.covers && weir__event_wait(mapped->backing.gpu, stream->first.event, UINT64_MAX))
-        weir__mapped_stream_look(mapped, stream);
-    return true;
-}
-
-void weir__mapped_wait(struct weir__mapped *mapped)
-{
-    visit(mapped, wait_for, mapped);
-}
-
 /* Freeing ------------------------------------------------------------------------------------------------------------------------------ */
+
+int weir__mapped_identify(struct weir__mapped *mapped, struct weir__user *user)
+{
+    const struct gpu *gpu = mapped->backing.gpu;
+    if (user->id || !mapped->has_stream_ids)
+        return GPU_SUCCESS;
+    int former = weir__current_begin(gpu, user->device, user->handle);
+    int code = weir__stream_identify(gpu, user->handle, &user->id);
+    weir__current_end(gpu, former);
+    return code;
+}
 
 /* Called with mapped->lock. */
 static uint64_t give(struct weir__mapped *mapped, struct weir__extent *extent, struct weir__mapped_stream *stream)
@@ -127,7 +93,7 @@ static bool free_lazily(struct weir__mapped *mapped, struct weir__extent *extent
 }
 
 /* On any other: the event is recorded first, as without it the memory could never serve others. Called with mapped->events. */
-static int free_behind_event(struct weir__mapped *mapped, struct weir__extent *extent, const struct weir__mapped_user *user)
+static int free_behind_event(struct weir__mapped *mapped, struct weir__extent *extent, const struct weir__user *user)
 {
     struct weir__mapped_stream *stream = weir__mapped_stream_of(mapped, user);
     if (!stream)
@@ -145,7 +111,7 @@ static int free_behind_event(struct weir__mapped *mapped, struct weir__extent *e
     return code;
 }
 
-int weir__mapped_free(struct weir__mapped *mapped, struct weir__extent *extent, const struct weir__mapped_user *user)
+static int free_extent(struct weir__mapped *mapped, struct weir__extent *extent, const struct weir__user *user)
 {
     const struct gpu *gpu = mapped->backing.gpu;
     if (user->is_open && free_lazily(mapped, extent, user->id))
@@ -158,134 +124,7 @@ int weir__mapped_free(struct weir__mapped *mapped, struct weir__extent *extent, 
     return code;
 }
 
-/* Streams ------------------------------------------------------------------------------------------------------------------------------ */
-
-static bool captures(const struct gpu *gpu, const struct weir__mapped_stream *stream)
-{
-    enum gpu_capture_status capture;
-    int former = weir__current_begin(gpu, stream->device, stream->handle);
-    int code = gpu->stream_capture_status(stream->handle, &capture);
-    weir__current_end(gpu, former);
-    return code != GPU_SUCCESS || capture != GPU_CAPTURE_STATUS_NONE;
-}
-
-void weir__mapped_stream_closed(struct weir__mapped *mapped, uint64_t id)
-{
-    pthread_mutex_lock(&mapped->events);
-    struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, id);
-    if (stream) {
-        weir__mapped_stream_cover(mapped, stream, true);
-        stream->may_capture = captures(mapped->backing.gpu, stream);
-        weir__mapped_stream_close(mapped, stream);
-    }
-    pthread_mutex_unlock(&mapped->events);
-}
-
-void weir__mapped_stream_gone(struct weir__mapped *mapped, uint64_t id)
-{
-    pthread_mutex_lock(&mapped->events);
-    struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, id);
-    if (stream)
-        weir__mapped_stream_close(mapped, stream);
-    pthread_mutex_unlock(&mapped->events);
-}
-
-static bool end_capture(struct weir__mapped_stream *stream, void *data)
-{
-    (void)data;
-    stream->may_capture = false;
-    return true;
-}
-
-void weir__mapped_captures_over(struct weir__mapped *mapped)
-{
-    visit(mapped, end_capture, NULL);
-}
-
-/* The streams that are lost. */
-struct lost {
-    struct weir__mapped *mapped;
-    bool has_device_events, any;
-};
-
-static bool find_lost(struct weir__mapped_stream *stream, void *data)
-{
-    struct lost *lost = data;
-    lost->any = weir__mapped_stream_is_lost(lost->mapped, stream);
-    return !lost->any;
-}
-
-bool weir__mapped_has_lost(struct weir__mapped *mapped)
-{
-    struct lost lost = {.mapped = mapped};
-    visit(mapped, find_lost, &lost);
-    return lost.any;
-}
-
-static bool cover_lost(struct weir__mapped_stream *stream, void *data)
-{
-    const struct lost *lost = data;
-    struct weir__mapped *mapped = lost->mapped;
-    const struct gpu *gpu = mapped->backing.gpu;
-    if (!weir__mapped_stream_is_lost(mapped, stream))
-        return true;
-    if (!lost->has_device_events) {
-        if (gpu->device_synchronize(stream->device) == GPU_SUCCESS)
-            weir__mapped_stream_complete(mapped, stream, stream->sequence);
-        weir__mapped_stream_drop(mapped, stream);
-    } else if (weir__mapped_stream_record_lost(mapped, stream)) {
-        weir__mapped_stream_mark(stream, stream->sequence);
-    }
-    return true;
-}
-
-void weir__mapped_cover_lost(struct weir__mapped *mapped, bool has_device_events)
-{
-    struct lost lost = {.mapped = mapped, .has_device_events = has_device_events};
-    visit(mapped, cover_lost, &lost);
-}
-
-void weir__mapped_cover(struct weir__mapped *mapped, uint64_t id)
-{
-    pthread_mutex_lock(&mapped->events);
-    struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, id);
-    if (stream)
-        weir__mapped_stream_cover(mapped, stream, false);
-    pthread_mutex_unlock(&mapped->events);
-}
-
-static bool cover(struct weir__mapped_stream *stream, void *data)
-{
-    weir__mapped_stream_cover(data, stream, false);
-    return true;
-}
-
-void weir__mapped_cover_all(struct weir__mapped *mapped)
-{
-    visit(mapped, cover, mapped);
-}
-
 /* Giving back -------------------------------------------------------------------------------------------------------------------------- */
-
-struct look {
-    struct weir__mapped *mapped;
-    bool is_left;
-};
-
-static bool look(struct weir__mapped_stream *stream, void *data)
-{
-    struct look *all = data;
-    all->is_left = weir__mapped_stream_look(all->mapped, stream) || all->is_left;
-    weir__mapped_stream_drop(all->mapped, stream);
-    return true;
-}
-
-bool weir__mapped_look(struct weir__mapped *mapped)
-{
-    struct look all = {.mapped = mapped};
-    visit(mapped, look, &all);
-    return all.is_left;
-}
 
 /* Lets streams that are idle come to their last frees. */
 static void settle(struct weir__mapped *mapped, uint64_t patience)
@@ -312,7 +151,7 @@ uint64_t weir__mapped_trim(struct weir__mapped *mapped, uint64_t keep, uint64_t 
     return before - now;
 }
 
-/* Peers and figures -------------------------------------------------------------------------------------------------------------------- */
+/* What is set ------------------------------------------------------------------------------------------------------------------------- */
 
 /* Gives all devices access to each page that is mapped. Called with mapped->growing, so that pages stay. */
 static int give_access(const struct weir__mapped *mapped, const struct weir__pages *pages)
@@ -328,16 +167,13 @@ static int give_access(const struct weir__mapped *mapped, const struct weir__pag
     return code;
 }
 
-int weir__mapped_set_peers(struct weir__mapped *mapped, const int *devices, size_t count)
+static int set_peers(struct weir__mapped *mapped, const int *devices, size_t count)
 {
     int former[GPU_PAGE_DEVICES_MAX];
-    if (count >= GPU_PAGE_DEVICES_MAX)
-        return GPU_NOT_SUPPORTED;
-    pthread_mutex_lock(&mapped->growing);
     size_t former_count = mapped->device_count;
     memcpy(former, mapped->devices, sizeof former);
-    memcpy(mapped->devices + 1, devices, count * sizeof *devices);
-    mapped->device_count = count + 1;
+    memcpy(mapped->devices, devices, count * sizeof *devices);
+    mapped->device_count = count;
     int code = give_access(mapped, &mapped->arena.large);
     if (code == GPU_SUCCESS)
         code = give_access(mapped, &mapped->arena.small);
@@ -345,9 +181,70 @@ int weir__mapped_set_peers(struct weir__mapped *mapped, const int *devices, size
         memcpy(mapped->devices, former, sizeof former);
         mapped->device_count = former_count;
     }
+    return code;
+}
+
+/* With the peer or without it. A device that is left out keeps its access to what is mapped already. */
+static int set_peer_of_pages(struct weir__mapped *mapped, int peer, bool grant)
+{
+    int devices[GPU_PAGE_DEVICES_MAX], code = GPU_NOT_SUPPORTED;
+    size_t count = 0;
+    pthread_mutex_lock(&mapped->growing);
+    for (size_t i = 0; i < mapped->device_count; i++)
+        if (mapped->devices[i] != peer)
+            devices[count++] = mapped->devices[i];
+    if (!grant || count < GPU_PAGE_DEVICES_MAX) {
+        if (grant)
+            devices[count++] = peer;
+        code = set_peers(mapped, devices, count);
+    }
     pthread_mutex_unlock(&mapped->growing);
     return code;
 }
+
+static int set_peer(struct weir__backing *backing, int peer, bool grant)
+{
+    struct weir__backing *captures = weir__mapped_of(backing)->captures;
+    int code = captures->ops->set_peer(captures, peer, grant);
+    if (code == GPU_SUCCESS) {
+        code = set_peer_of_pages(weir__mapped_of(backing), peer, grant);
+        if (code != GPU_SUCCESS)
+            captures->ops->set_peer(captures, peer, !grant);
+    }
+    return code;
+}
+
+/* The pool for captures keeps nothing, and its peak is nobody's. */
+static int set(struct weir__backing *backing, enum gpu_pool_attribute attribute, uint64_t value)
+{
+    struct weir__mapped *mapped = weir__mapped_of(backing);
+    if (attribute == GPU_POOL_RELEASE_THRESHOLD) {
+        atomic_store(&backing->threshold, value);
+        return GPU_SUCCESS;
+    }
+    if (attribute == GPU_POOL_RESERVED_HIGH) {
+        weir__spin_lock(&mapped->lock);
+        mapped->mapped_high = weir__mapped_bytes(mapped);
+        weir__spin_unlock(&mapped->lock);
+        return GPU_SUCCESS;
+    }
+    if (attribute == GPU_POOL_REUSE_INTERNAL_DEPENDENCIES)
+        atomic_store(&mapped->waits, value);
+    return mapped->captures->ops->set(mapped->captures, attribute, value);
+}
+
+static void set_cap(struct weir__backing *backing, uint64_t max_size)
+{
+    struct weir__mapped *mapped = weir__mapped_of(backing);
+    atomic_store(&mapped->max_size, max_size);
+    if (!max_size || weir__mapped_figures(mapped).mapped <= max_size)
+        return;
+    enum gpu_capture_mode mode = weir__relaxed_begin(backing->gpu);
+    weir__mapped_trim(mapped, max_size, 0);
+    weir__relaxed_end(backing->gpu, mode);
+}
+
+/* Figures ------------------------------------------------------------------------------------------------------------------------------ */
 
 struct weir__arena_figures weir__mapped_figures(struct weir__mapped *mapped)
 {
@@ -358,33 +255,177 @@ struct weir__arena_figures weir__mapped_figures(struct weir__mapped *mapped)
     return figures;
 }
 
-uint64_t weir__mapped_left(struct weir__mapped *mapped)
+static uint64_t left_of(struct weir__backing *backing)
 {
+    struct weir__mapped *mapped = weir__mapped_of(backing);
     weir__spin_lock(&mapped->lock);
     uint64_t bytes = mapped->left_bytes;
     weir__spin_unlock(&mapped->lock);
     return bytes;
 }
 
-bool weir__mapped_pinned(struct weir__mapped *mapped, size_t most, uint64_t *bytes)
+static int read_figure(struct weir__backing *backing, enum gpu_pool_attribute attribute, uint64_t *value)
 {
+    struct weir__mapped *mapped = weir__mapped_of(backing);
+    struct weir__arena_figures figures = weir__mapped_figures(mapped);
     weir__spin_lock(&mapped->lock);
-    bool is_known = weir__arena_pinned(&mapped->arena, most, bytes);
+    uint64_t high = mapped->mapped_high;
+    weir__spin_unlock(&mapped->lock);
+    *value = attribute == GPU_POOL_USED ? figures.live : attribute == GPU_POOL_RESERVED ? figures.mapped : high;
+    return GPU_SUCCESS;
+}
+
+static uint64_t idle_of(struct weir__backing *backing, uint64_t *reserved)
+{
+    struct weir__arena_figures figures = weir__mapped_figures(weir__mapped_of(backing));
+    *reserved = figures.mapped;
+    return figures.mapped - figures.live;
+}
+
+static void read_figures(struct weir__backing *backing, struct weir__backing_figures *figures)
+{
+    struct weir__arena_figures all = weir__mapped_figures(weir__mapped_of(backing));
+    *figures = (struct weir__backing_figures){.reserved = all.mapped, .idle = all.complete};
+}
+
+static uint64_t pending_in(struct weir__backing *backing)
+{
+    return weir__mapped_figures(weir__mapped_of(backing)).pending;
+}
+
+static bool has_pending(struct weir__backing *backing)
+{
+    struct weir__backing *captures = weir__mapped_of(backing)->captures;
+    return pending_in(backing) || captures->ops->has_pending(captures);
+}
+
+static bool pinned(struct weir__backing *backing, uint64_t *bytes)
+{
+    struct weir__mapped *mapped = weir__mapped_of(backing);
+    weir__spin_lock(&mapped->lock);
+    bool is_known = weir__arena_pinned(&mapped->arena, PINNED_PARTS, bytes);
     weir__spin_unlock(&mapped->lock);
     return is_known;
 }
 
-uint64_t weir__mapped_high(struct weir__mapped *mapped)
+/* The recorder ------------------------------------------------------------------------------------------------------------------------- */
+
+/* Before another thread knows the arena, or with NULL once none records it any more. */
+static void record(struct weir__backing *backing, struct weir__recorder *recorder, unsigned pool)
 {
-    weir__spin_lock(&mapped->lock);
-    uint64_t high = mapped->mapped_high;
-    weir__spin_unlock(&mapped->lock);
-    return high;
+    weir__mapped_of(backing)->recorder = recorder;
+    weir__mapped_of(backing)->record = pool;
 }
 
-void weir__mapped_reset_high(struct weir__mapped *mapped)
+static bool hold(struct weir__backing *backing)
 {
-    weir__spin_lock(&mapped->lock);
-    mapped->mapped_high = weir__mapped_bytes(mapped);
-    weir__spin_unlock(&mapped->lock);
+    return pthread_mutex_trylock(&weir__mapped_of(backing)->growing) == 0;
+}
+
+static void release(struct weir__backing *backing)
+{
+    pthread_mutex_unlock(&weir__mapped_of(backing)->growing);
+}
+
+/* The table ---------------------------------------------------------------------------------------------------------------------------- */
+
+static int give_block(struct weir__backing *backing, void *block, struct weir__extent *extent, struct weir__user *user)
+{
+    enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
+    int code = user->may_capture ? backing->gpu->stream_capture_status(user->handle, &capture) : GPU_SUCCESS;
+    (void)block; /* its extent has the address */
+    if (capture != GPU_CAPTURE_STATUS_NONE)
+        return GPU_CAPTURE_UNSUPPORTED;
+    /* An unopened stream is asked for its id, or gets an event; either tells whether it captures. */
+    if (code == GPU_SUCCESS)
+        code = weir__mapped_identify(weir__mapped_of(backing), user);
+    return code == GPU_SUCCESS ? free_extent(weir__mapped_of(backing), extent, user) : code;
+}
+
+/* An arena keeps nothing of a request that it refused. */
+static bool was_refused(struct weir__backing *backing, struct weir__ask *ask, uint64_t *keep)
+{
+    (void)backing, (void)ask, (void)keep;
+    return false;
+}
+
+static int give_back(struct weir__backing *backing, uint64_t keep, bool is_patient)
+{
+    weir__mapped_trim(weir__mapped_of(backing), keep, is_patient ? WEIR__MAPPED_PATIENCE : 0);
+    return GPU_SUCCESS;
+}
+
+static void close_both(struct weir__backing *backing, struct weir__closing *closing)
+{
+    struct weir__backing *captures = weir__mapped_of(backing)->captures;
+    struct weir__arena_figures figures = {.mapped = 0};
+    if (weir__mapped_close(weir__mapped_of(backing), &figures)) {
+        bool is_used = figures.live || figures.pending;
+        closing->pending = figures.pending;
+        closing->left = figures.mapped - (is_used ? figures.live + figures.pending + figures.complete : 0);
+        closing->is_left = closing->left || !is_used;
+    }
+    captures->ops->close(captures, closing);
+}
+
+static const struct weir__backing_ops ops = {
+    .is_arena = true,
+    .keeps_caps = true,
+    .records_growth = true,
+    .keeps_large = true,
+    .large = WEIR__ARENA_LARGE,
+    .step = 1,
+    .grow = 450000, /* in pieces of 64 MiB, as the next: between those measured for 32 and 256 */
+    .trim = 600000,
+    .call_to_free = "weir_free(NULL, ptr, stream), as it is an arena",
+    .serve = weir__mapped_serve,
+    .was_refused = was_refused,
+    .give = give_block,
+    .extend = weir__mapped_extend,
+    .give_back = give_back,
+    .left = left_of,
+    .close = close_both,
+    .tell = weir__mapped_tell,
+    .set = set,
+    .set_peer = set_peer,
+    .set_cap = set_cap,
+    .read = read_figure,
+    .idle = idle_of,
+    .figures = read_figures,
+    .pending = pending_in,
+    .has_pending = has_pending,
+    .pinned = pinned,
+    .record = record,
+    .hold = hold,
+    .release = release,
+};
+
+int weir__arena_create(uint64_t memory, struct weir__backing *captures, struct weir__backing **backing)
+{
+    const struct gpu *gpu = captures->gpu;
+    struct weir__mapped *made = calloc(1, sizeof *made);
+    if (!made)
+        return WEIR__PAGE_NO_HOST_MEMORY;
+    made->backing = (struct weir__backing){.ops = &ops, .gpu = gpu, .device = captures->device, .lock = captures->lock};
+    made->captures = captures;
+    made->has_stream_ids = gpu->supports(captures->device, GPU_FEATURE_STREAM_ID, NULL, 0);
+    made->devices[0] = captures->device;
+    made->device_count = 1;
+    int code = reserve(made, memory);
+    if (code == GPU_SUCCESS && !weir__arena_init(&made->arena, (uintptr_t)made->range, made->range_bytes, &weir__mapped_pages, made)) {
+        weir__arena_clear(&made->arena);
+        gpu->range_free(made->range, made->range_bytes);
+        code = WEIR__PAGE_NO_HOST_MEMORY;
+    }
+    if (code != GPU_SUCCESS) {
+        free(made);
+        return code;
+    }
+    weir__spin_init(&made->lock);
+    weir__table_init(&made->streams);
+    pthread_mutex_init(&made->growing, NULL);
+    pthread_mutex_init(&made->events, NULL);
+    weir__mapped_list(made);
+    *backing = &made->backing;
+    return GPU_SUCCESS;
 }

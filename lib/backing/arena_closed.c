@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "lib/backing/arena.h"
+#include "lib/backing/arena_internal.h"
 
 #include "lib/base/context.h"
 #include "policy/policy.h"
@@ -15,14 +15,14 @@ void weir__mapped_list(struct weir__mapped *mapped)
     pthread_mutex_unlock(&lock);
 }
 
-uint64_t weir__mapped_take(const struct gpu *gpu, int device, uint64_t bytes, const struct weir__mapped *but)
+uint64_t weir__arena_take_idle(const struct gpu *gpu, int device, uint64_t bytes, const struct weir__backing *but)
 {
     uint64_t taken = 0;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     pthread_mutex_lock(&lock);
     for (struct weir__mapped *mapped = open; mapped && taken < bytes; mapped = mapped->next_listed) {
         uint64_t now = weir__mapped_figures(mapped).mapped, wanted = bytes - taken;
-        if (now && mapped != but && mapped->backing.gpu == gpu && mapped->backing.device == device)
+        if (now && &mapped->backing != but && mapped->backing.gpu == gpu && mapped->backing.device == device)
             taken += weir__mapped_trim(mapped, now > wanted ? (now - wanted) / POLICY_GROWTH_STEP * POLICY_GROWTH_STEP : 0,
                                        WEIR__MAPPED_PATIENCE);
     }
@@ -71,7 +71,7 @@ static uint64_t sweep(void)
     return released;
 }
 
-uint64_t weir__mapped_sweep(void)
+uint64_t weir__arena_sweep(void)
 {
     pthread_mutex_lock(&lock);
     uint64_t released = sweep();
@@ -89,7 +89,7 @@ static struct weir__extent *find_live(const struct weir__mapped *mapped, uint64_
     return extent && extent->address == address && extent->state == WEIR__EXTENT_LIVE ? extent : NULL;
 }
 
-bool weir__mapped_closed_free(void *ptr, gpu_stream stream, const struct gpu **gpu, int *code)
+bool weir__arena_free_closed(void *ptr, gpu_stream stream, const struct gpu **gpu, int *code)
 {
     uint64_t address = (uintptr_t)ptr;
     struct weir__extent *extent = NULL;
@@ -101,7 +101,7 @@ bool weir__mapped_closed_free(void *ptr, gpu_stream stream, const struct gpu **g
         extent = find_live(mapped, address);
         *gpu = mapped->backing.gpu;
         if (extent)
-            *code = weir__mapped_free(mapped, extent, &(struct weir__mapped_user){.handle = stream, .device = mapped->backing.device});
+            *code = mapped->backing.ops->give(&mapped->backing, ptr, extent, &(struct weir__user){.handle = stream, .device = mapped->backing.device});
     }
     if (extent)
         sweep();

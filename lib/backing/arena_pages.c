@@ -17,7 +17,7 @@ static int create_page(void *data, uint64_t bytes, uint64_t *handle)
     struct weir__mapped *mapped = data;
     uint64_t max_size = atomic_load(&mapped->max_size), now = weir__mapped_bytes(mapped);
     if (max_size && (now > max_size || bytes > max_size - now))
-        return WEIR__MAPPED_AT_CAP;
+        return WEIR__LACK_CAP;
     weir__spin_unlock(&mapped->lock);
     gpu_page page = 0;
     uint64_t begun = mapped->backing.gpu->now();
@@ -108,7 +108,7 @@ void weir__mapped_release_left(struct weir__mapped *mapped)
 
 static bool is_shortage(int code)
 {
-    return code == GPU_OUT_OF_MEMORY || code == WEIR__MAPPED_AT_CAP;
+    return code == GPU_OUT_OF_MEMORY || code == WEIR__LACK_CAP;
 }
 
 const struct weir__page_driver weir__mapped_pages = {create_page, map_page, unmap_page, release_page, is_shortage};

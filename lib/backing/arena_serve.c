@@ -10,7 +10,7 @@ static struct weir__extent *take(struct weir__mapped *mapped, uint64_t id, uint6
     return weir__arena_take(&mapped->arena, stream ? &stream->freed : NULL, bytes);
 }
 
-struct weir__extent *weir__mapped_serve(struct weir__mapped *mapped, uint64_t bytes, uint64_t id)
+static struct weir__extent *serve_known(struct weir__mapped *mapped, uint64_t bytes, uint64_t id)
 {
     weir__spin_lock(&mapped->lock);
     struct weir__extent *extent = take(mapped, id, bytes);
@@ -18,12 +18,12 @@ struct weir__extent *weir__mapped_serve(struct weir__mapped *mapped, uint64_t by
     return extent;
 }
 
-struct weir__extent *weir__mapped_look_and_serve(struct weir__mapped *mapped, uint64_t bytes, uint64_t id)
+static struct weir__extent *look_and_serve(struct weir__mapped *mapped, uint64_t bytes, uint64_t id)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(mapped->backing.gpu);
     weir__mapped_look(mapped);
     weir__relaxed_end(mapped->backing.gpu, mode);
-    return weir__mapped_serve(mapped, bytes, id);
+    return serve_known(mapped, bytes, id);
 }
 
 /* Called with mapped->lock. */
@@ -33,7 +33,7 @@ static void raise_high(struct weir__mapped *mapped)
         mapped->mapped_high = weir__mapped_bytes(mapped);
 }
 
-/* Maps what the request lacks. Returns a code of the waist, WEIR__MAPPED_AT_CAP, or one of page.h. */
+/* Maps what the request lacks. Returns a code of the waist, WEIR__LACK_CAP, or one of page.h. */
 static int grow(struct weir__mapped *mapped, uint64_t id, uint64_t bytes, struct weir__extent **extent, uint64_t *waited)
 {
     if (pthread_mutex_trylock(&mapped->growing) != 0) {
@@ -108,7 +108,7 @@ static bool may_be_enough(struct weir__mapped *mapped, uint64_t bytes, uint64_t 
 }
 
 /* Makes the requester's stream wait for other streams' frees, the largest first, until the request fits in them. */
-static struct weir__extent *borrow(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user)
+static struct weir__extent *borrow(struct weir__mapped *mapped, uint64_t bytes, const struct weir__user *user)
 {
     struct lender lender = {.mapped = mapped};
     struct weir__extent *extent = NULL;
@@ -146,14 +146,14 @@ static uint64_t room_of(struct weir__mapped *mapped, bool at_cap)
     return mapped->backing.gpu->device_memory(mapped->backing.device, &room, &total) == GPU_SUCCESS ? room : UINT64_MAX;
 }
 
-/* Where nothing that is known to be free fits. */
-static int serve_slowly(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user, struct weir__extent **extent,
+/* Where nothing that is known to be free fits: GPU_OUT_OF_MEMORY if nothing that may serve the stream does, and no more can be mapped. */
+static int serve_slowly(struct weir__mapped *mapped, uint64_t bytes, const struct weir__user *user, struct weir__extent **extent,
                         uint64_t *waited)
 {
     int code = grow(mapped, user->id, bytes, extent, waited);
     if (code == GPU_SUCCESS)
         return code;
-    if (atomic_load(&mapped->waits) && may_be_enough(mapped, bytes, room_of(mapped, code == WEIR__MAPPED_AT_CAP))) {
+    if (atomic_load(&mapped->waits) && may_be_enough(mapped, bytes, room_of(mapped, code == WEIR__LACK_CAP))) {
         *extent = borrow(mapped, bytes, user);
         code = *extent ? GPU_SUCCESS : grow(mapped, user->id, bytes, extent, waited);
     }
@@ -166,23 +166,38 @@ static int serve_slowly(struct weir__mapped *mapped, uint64_t bytes, const struc
 /* As the waist says it: neither the host's memory nor addresses are there, or no more may be mapped. */
 static int code_of(int code)
 {
-    return code < 0 || code == WEIR__MAPPED_AT_CAP ? GPU_OUT_OF_MEMORY : code;
+    return code < 0 || code == WEIR__LACK_CAP ? GPU_OUT_OF_MEMORY : code;
 }
 
-int weir__mapped_malloc(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user, struct weir__extent **extent,
-                        int *lack, uint64_t *waited)
+static int serve_growing(struct weir__mapped *mapped, struct weir__ask *ask, uint64_t bytes)
 {
-    const struct gpu *gpu = mapped->backing.gpu;
-    *lack = 0;
-    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    int code = serve_slowly(mapped, bytes, user, extent, waited);
-    weir__relaxed_end(gpu, mode);
-    *lack = code_of(code) == code ? 0 : code;
+    enum gpu_capture_mode mode = weir__relaxed_begin(mapped->backing.gpu);
+    int code = serve_slowly(mapped, bytes, &ask->user, &ask->extent, &ask->waited);
+    weir__relaxed_end(mapped->backing.gpu, mode);
+    ask->lack = code_of(code) == code ? 0 : code;
     return code_of(code);
 }
 
-int weir__mapped_fill(struct weir__mapped *mapped, uint64_t bytes)
+int weir__mapped_serve(struct weir__backing *backing, struct weir__ask *ask, uint64_t bytes, void **block)
 {
+    struct weir__mapped *mapped = weir__mapped_of(backing);
+    int code = weir__mapped_identify(mapped, &ask->user);
+    ask->extent = NULL;
+    ask->lack = 0;
+    if (code != GPU_SUCCESS)
+        return code;
+    if (ask->how == WEIR__SERVE_GROW)
+        code = serve_growing(mapped, ask, bytes);
+    else
+        ask->extent = (ask->how == WEIR__SERVE_LOOK ? look_and_serve : serve_known)(mapped, bytes, ask->user.id);
+    if (ask->extent)
+        *block = (void *)(uintptr_t)ask->extent->address;
+    return code == GPU_SUCCESS && !ask->extent ? WEIR__SERVE_FURTHER : code;
+}
+
+int weir__mapped_extend(struct weir__backing *backing, uint64_t bytes)
+{
+    struct weir__mapped *mapped = weir__mapped_of(backing);
     struct weir__extent *extent;
     uint64_t waited = 0;
     int code = grow(mapped, 0, bytes, &extent, &waited);

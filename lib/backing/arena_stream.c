@@ -12,7 +12,7 @@ struct weir__mapped_stream *weir__mapped_stream_find(const struct weir__mapped *
     return link ? WEIR__ITEM(link, struct weir__mapped_stream, link) : NULL;
 }
 
-static struct gpu_context context_of(const struct gpu *gpu, const struct weir__mapped_user *user)
+static struct gpu_context context_of(const struct gpu *gpu, const struct weir__user *user)
 {
     struct gpu_context context = {.handle = NULL}; /* where the driver cannot tell, it counts as alive */
     int former = weir__current_begin(gpu, user->device, user->handle);
@@ -21,7 +21,7 @@ static struct gpu_context context_of(const struct gpu *gpu, const struct weir__m
     return context;
 }
 
-struct weir__mapped_stream *weir__mapped_stream_of(struct weir__mapped *mapped, const struct weir__mapped_user *user)
+struct weir__mapped_stream *weir__mapped_stream_of(struct weir__mapped *mapped, const struct weir__user *user)
 {
     /* The list changes only under mapped->events. */
     struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, user->id);
@@ -175,4 +175,192 @@ void weir__mapped_streams_visit(struct weir__mapped *mapped, bool (*use)(struct 
         if (!use(WEIR__ITEM(link, struct weir__mapped_stream, link), data))
             return;
     }
+}
+
+/* What all of them are told ------------------------------------------------------------------------------------------------------------ */
+
+static void visit(struct weir__mapped *mapped, bool (*use)(struct weir__mapped_stream *stream, void *data), void *data)
+{
+    pthread_mutex_lock(&mapped->events);
+    weir__mapped_streams_visit(mapped, use, data);
+    pthread_mutex_unlock(&mapped->events);
+}
+
+static bool captures(const struct gpu *gpu, const struct weir__mapped_stream *stream)
+{
+    enum gpu_capture_status capture;
+    int former = weir__current_begin(gpu, stream->device, stream->handle);
+    int code = gpu->stream_capture_status(stream->handle, &capture);
+    weir__current_end(gpu, former);
+    return code != GPU_SUCCESS || capture != GPU_CAPTURE_STATUS_NONE;
+}
+
+/* It is alive, and its last frees get an event. */
+static void close_stream(struct weir__mapped *mapped, uint64_t id)
+{
+    pthread_mutex_lock(&mapped->events);
+    struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, id);
+    if (stream) {
+        weir__mapped_stream_cover(mapped, stream, true);
+        stream->may_capture = captures(mapped->backing.gpu, stream);
+        weir__mapped_stream_close(mapped, stream);
+    }
+    pthread_mutex_unlock(&mapped->events);
+}
+
+static void forget_stream(struct weir__mapped *mapped, uint64_t id)
+{
+    pthread_mutex_lock(&mapped->events);
+    struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, id);
+    if (stream)
+        weir__mapped_stream_close(mapped, stream);
+    pthread_mutex_unlock(&mapped->events);
+}
+
+static bool end_capture(struct weir__mapped_stream *stream, void *data)
+{
+    (void)data;
+    stream->may_capture = false;
+    return true;
+}
+
+/* The streams that are lost. */
+struct lost {
+    struct weir__mapped *mapped;
+    bool has_device_events, any;
+};
+
+static bool find_lost(struct weir__mapped_stream *stream, void *data)
+{
+    struct lost *lost = data;
+    lost->any = weir__mapped_stream_is_lost(lost->mapped, stream);
+    return !lost->any;
+}
+
+static bool has_lost(struct weir__mapped *mapped)
+{
+    struct lost lost = {.mapped = mapped};
+    visit(mapped, find_lost, &lost);
+    return lost.any;
+}
+
+static bool cover_lost(struct weir__mapped_stream *stream, void *data)
+{
+    const struct lost *lost = data;
+    struct weir__mapped *mapped = lost->mapped;
+    const struct gpu *gpu = mapped->backing.gpu;
+    if (!weir__mapped_stream_is_lost(mapped, stream))
+        return true;
+    if (!lost->has_device_events) {
+        if (gpu->device_synchronize(stream->device) == GPU_SUCCESS)
+            weir__mapped_stream_complete(mapped, stream, stream->sequence);
+        weir__mapped_stream_drop(mapped, stream);
+    } else if (weir__mapped_stream_record_lost(mapped, stream)) {
+        weir__mapped_stream_mark(stream, stream->sequence);
+    }
+    return true;
+}
+
+static void cover_all_lost(struct weir__mapped *mapped, bool has_device_events)
+{
+    struct lost lost = {.mapped = mapped, .has_device_events = has_device_events};
+    visit(mapped, cover_lost, &lost);
+}
+
+static void cover_one(struct weir__mapped *mapped, uint64_t id)
+{
+    pthread_mutex_lock(&mapped->events);
+    struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, id);
+    if (stream)
+        weir__mapped_stream_cover(mapped, stream, false);
+    pthread_mutex_unlock(&mapped->events);
+}
+
+static bool cover(struct weir__mapped_stream *stream, void *data)
+{
+    weir__mapped_stream_cover(data, stream, false);
+    return true;
+}
+
+void weir__mapped_cover_all(struct weir__mapped *mapped)
+{
+    visit(mapped, cover, mapped);
+}
+
+struct look {
+    struct weir__mapped *mapped;
+    bool is_left;
+};
+
+static bool look(struct weir__mapped_stream *stream, void *data)
+{
+    struct look *all = data;
+    all->is_left = weir__mapped_stream_look(all->mapped, stream) || all->is_left;
+    weir__mapped_stream_drop(all->mapped, stream);
+    return true;
+}
+
+bool weir__mapped_look(struct weir__mapped *mapped)
+{
+    struct look all = {.mapped = mapped};
+    visit(mapped, look, &all);
+    return all.is_left;
+}
+
+static bool wait_for(struct weir__mapped_stream *stream, void *data)
+{
+    struct weir__mapped *mapped = data;
+    while (stream->first.covers && weir__event_wait(mapped->backing.gpu, stream->first.event, UINT64_MAX))
+        weir__mapped_stream_look(mapped, stream);
+    return true;
+}
+
+void weir__mapped_wait(struct weir__mapped *mapped)
+{
+    visit(mapped, wait_for, mapped);
+}
+
+/* As CUDA's pools do at a synchronise. */
+static void give_back_above(struct weir__mapped *mapped)
+{
+    uint64_t threshold = atomic_load(&mapped->backing.threshold), max_size = atomic_load(&mapped->max_size);
+    uint64_t keep = max_size && max_size < threshold ? max_size : threshold;
+    if (weir__mapped_figures(mapped).mapped > keep)
+        weir__mapped_trim(mapped, keep, 0); /* which looks at events itself */
+    else
+        weir__mapped_look(mapped);
+}
+
+bool weir__mapped_tell(struct weir__backing *backing, enum weir__tell what, uint64_t id)
+{
+    struct weir__mapped *mapped = weir__mapped_of(backing);
+    switch (what) {
+    case WEIR__TELL_COVER:
+        if (id)
+            cover_one(mapped, id);
+        else
+            weir__mapped_cover_all(mapped);
+        break;
+    case WEIR__TELL_CLOSED:
+        close_stream(mapped, id);
+        break;
+    case WEIR__TELL_GONE:
+        forget_stream(mapped, id);
+        break;
+    case WEIR__TELL_SYNCHRONISED:
+        give_back_above(mapped);
+        break;
+    case WEIR__TELL_LOOK:
+        return weir__mapped_look(mapped);
+    case WEIR__TELL_LOST:
+        return has_lost(mapped);
+    case WEIR__TELL_COVER_LOST:
+    case WEIR__TELL_WAIT_LOST:
+        cover_all_lost(mapped, what == WEIR__TELL_COVER_LOST);
+        break;
+    case WEIR__TELL_NO_CAPTURES:
+        visit(mapped, end_capture, NULL);
+        break;
+    }
+    return false;
 }

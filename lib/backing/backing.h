@@ -2,8 +2,12 @@
 /*
  * backing.h - the memory of a pool, which is of one of two kinds: CUDA's pool (cuda.h), or an arena that Weir maps itself (arena.h).
  *
- * Owned by its pool, from the pool's creation until the backing is closed. The first member of either kind is a struct weir__backing, so
- * that whoever serves, trims or looks at a pool needs not know which kind it is.
+ * Owned by its pool, from the pool's creation until the backing is closed. Each kind begins with a struct weir__backing and has a table of
+ * operations, so that whoever serves, trims or looks at a pool need not know which kind it is. What differs by kind, and is no operation,
+ * is a constant of the table.
+ *
+ * A backing knows neither pools nor weirs: what it needs of them it is told. Where nothing else is said, operations are called in relaxed
+ * capture mode, and any thread may call them at any time.
  */
 #ifndef WEIR_LIB_BACKING_H
 #define WEIR_LIB_BACKING_H
@@ -13,10 +17,136 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/backing/arena/page.h"
 #include "lib/gpu/gpu.h"
 
+struct weir__backing;
+struct weir__extent;
+struct weir__recorder;
+
+/* What a backing is told of streams. CUDA hears all of that by itself, so its pools do nothing and answer false. An arena does not: what a
+   stream freed in it serves others only behind an event of Weir's own. */
+enum weir__tell {
+    WEIR__TELL_COVER,        /* the frees of one open stream, or of all, get an event */
+    WEIR__TELL_CLOSED,       /* no call on the stream is under way, and none follows. It is alive, and its last frees get an event */
+    WEIR__TELL_GONE,         /* the stream was destroyed while it was open: nobody may touch its handle any more */
+    WEIR__TELL_SYNCHRONISED, /* a stream was: what is idle above the threshold, or the cap, goes back */
+    WEIR__TELL_LOOK,         /* each event is asked once. Answers whether one of them is not complete */
+    WEIR__TELL_LOST,         /* answers whether there are frees without an event on streams that are closed or gone, and did not capture */
+    WEIR__TELL_COVER_LOST,   /* nothing captures: an event behind all work of the device for these frees, */
+    WEIR__TELL_WAIT_LOST,    /* or where the device has no such events, waiting for that work */
+    WEIR__TELL_NO_CAPTURES,  /* nothing captures any more, on streams that are closed either */
+};
+
+/* A stream as a call names it. It is alive for the time of the call. */
+struct weir__user {
+    gpu_stream handle;
+    int device;       /* of the stream, as far as the caller knows */
+    uint64_t id;      /* that no other stream of the process ever has; 0: it was not asked for */
+    bool is_open;     /* it stays alive until WEIR__TELL_CLOSED. The id is known */
+    bool may_capture; /* whether it captures is to be asked before a free, as a capture cannot free what is older */
+};
+
+/* How far a backing is to go for a request; CUDA's pool makes no such difference. */
+enum weir__serve {
+    WEIR__SERVE_KNOWN, /* only what is known to be free for its stream */
+    WEIR__SERVE_LOOK,  /* after a look at the events, by which more may be known */
+    WEIR__SERVE_GROW,  /* by mapping more, or by making the stream wait for what others freed */
+};
+
+#define WEIR__SERVE_FURTHER 0x10001 /* a code, none of CUDA's: nothing fits, and a later value of enum weir__serve may help */
+#define WEIR__LACK_CAP 0x10000      /* what a request may lack, like the codes of page.h: max_size */
+
+/* One request to a backing. Part of the request (alloc/request.h), of one thread. */
+struct weir__ask {
+    struct weir__user user;
+    enum weir__serve how;
+    bool small;    /* the twin is asked, and not the pool itself */
+    bool is_alone; /* nobody else asks, as in recovery: a refusal is to leave nothing behind */
+
+    struct weir__extent *extent; /* what an arena gave */
+    int lack;                    /* which want made GPU_OUT_OF_MEMORY: WEIR__LACK_CAP, or a code of page.h; 0: of the device's memory */
+    uint64_t waited;   /* nanoseconds that the request had to wait for others or for frees since the last event about that */
+    uint64_t taken[2]; /* bytes at most that refused attempts have left with the pool, and with its twin */
+    uint64_t before;   /* bytes reserved without the twin before the first attempt; 0: nobody had a reason to ask */
+};
+
+/* Bytes of one moment. */
+struct weir__backing_figures {
+    uint64_t reserved;
+    uint64_t idle; /* of these: nobody uses them, no work is behind their frees as far as is known, and they can go back to the device */
+};
+
+/* How a backing ended. */
+struct weir__closing {
+    bool are_noted;   /* in: every free of an exportable pool was noted, and none is to come (retired.h) */
+    uint64_t pending; /* bytes that were never seen complete, and stay out of use for good */
+    bool is_left;     /* the driver did not take back what nobody uses: */
+    uint64_t left;    /* so many bytes, or only addresses */
+    int code;         /* CUDA's, where a handle could not be destroyed */
+};
+
+struct weir__backing_ops {
+    bool is_arena;           /* for creation, statistics and the recorder's flags; elsewhere the rest of this table says what matters */
+    bool lends_idle;         /* the driver takes what is idle here for any other pool of CUDA's; else only Weir can */
+    bool keeps_caps;         /* it keeps to any cap by itself, so that nobody needs to watch by what it grows */
+    bool records_growth;     /* it writes down itself what it maps */
+    bool keeps_large;        /* caches may keep blocks of any size: the stream gets them back without a call of the driver */
+    uint64_t large;          /* bytes from which on a block is apart from smaller ones, which leave no room for it; 0: nowhere */
+    uint64_t step;           /* bytes that go back at a time */
+    uint64_t grow, trim;     /* nanoseconds for a GiB (measured on an H200) */
+    const char *call_to_free; /* what frees a block that has outlived its pool */
+
+    /* Serves so many bytes. Returns the waist's code, or WEIR__SERVE_FURTHER; GPU_OUT_OF_MEMORY sets ask->lack. In any capture mode. */
+    int (*serve)(struct weir__backing *backing, struct weir__ask *ask, uint64_t bytes, void **block);
+    /* A request was refused that has asked beside others: whether this may have left memory behind, and *keep bytes are to stay reserved. */
+    bool (*was_refused)(struct weir__backing *backing, struct weir__ask *ask, uint64_t *keep);
+    /* Takes a block back, in the order of the stream. Returns the waist's code, or WEIR__PAGE_NO_HOST_MEMORY; nothing was done then. In any
+       capture mode. */
+    int (*give)(struct weir__backing *backing, void *block, struct weir__extent *extent, struct weir__user *user);
+    /* Makes so many bytes idle. */
+    int (*extend)(struct weir__backing *backing, uint64_t bytes);
+    /* Gives back what is idle until `keep` bytes are reserved. is_patient: idle streams get a moment to come to their last frees. Called
+       with the pool's lock. */
+    int (*give_back)(struct weir__backing *backing, uint64_t keep, bool is_patient);
+    /* Bytes that were to go back, and that the driver has not taken so far. */
+    uint64_t (*left)(struct weir__backing *backing);
+    /* Ends it; of an arena the struct lives on while blocks of it are live. Whoever calls it alone knows the pool. */
+    void (*close)(struct weir__backing *backing, struct weir__closing *closing);
+
+    bool (*tell)(struct weir__backing *backing, enum weir__tell what, uint64_t stream);
+
+    /* One attribute of CUDA's, as the policy says it; the peak of what is reserved starts anew with 0. Called with the pool's lock, but for
+       the peak, as are the next two. Returns the waist's code. */
+    int (*set)(struct weir__backing *backing, enum gpu_pool_attribute attribute, uint64_t value);
+    /* Gives a device access, or takes it back. After a failure all is as before. */
+    int (*set_peer)(struct weir__backing *backing, int peer, bool grant);
+    /* From now on no more than so many bytes are reserved, and what is idle above that goes back (keeps_caps); 0: no bound. */
+    void (*set_cap)(struct weir__backing *backing, uint64_t max_size);
+
+    /* One figure of CUDA's; 0 where the driver does not have it. Returns the waist's code. */
+    int (*read)(struct weir__backing *backing, enum gpu_pool_attribute attribute, uint64_t *value);
+    /* Bytes that a request may find at the first look; *reserved is 0 where nobody knows. In any capture mode. */
+    uint64_t (*idle)(struct weir__backing *backing, uint64_t *reserved);
+    void (*figures)(struct weir__backing *backing, struct weir__backing_figures *figures);
+    /* Bytes that were freed and not seen complete. 0 of CUDA's pool, where only the streams know. */
+    uint64_t (*pending)(struct weir__backing *backing);
+    /* Whether some of it was freed and not seen complete, so that it cannot be closed yet. */
+    bool (*has_pending)(struct weir__backing *backing);
+    /* Bytes of `idle` that cannot go back, as something lives in the same page. false: nobody knows. */
+    bool (*pinned)(struct weir__backing *backing, uint64_t *bytes);
+
+    /* From now on it records what it maps, as of the pool with that number. */
+    void (*record)(struct weir__backing *backing, struct weir__recorder *recorder, unsigned pool);
+    /* Until the second, nothing is mapped nor unmapped that is recorded, so that figures stand on the right side of such events. false:
+       something is right now, and there is no second. */
+    bool (*hold)(struct weir__backing *backing);
+    void (*release)(struct weir__backing *backing);
+};
+
 struct weir__backing {
-    const struct gpu *gpu; /* fixed, as the next two */
+    const struct weir__backing_ops *ops; /* fixed, as the next three */
+    const struct gpu *gpu;
     int device;
     pthread_mutex_t *lock;      /* the pool's, which guards what is set and the order in which CUDA hears of it */
     _Atomic uint64_t threshold; /* bytes that stay reserved when a stream is synchronised. Written under *lock */

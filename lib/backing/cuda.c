@@ -4,179 +4,328 @@
 #include "lib/base/context.h"
 #include "policy/policy.h"
 
-#define TRIES 3 /* at putting a threshold back */
-
-const enum gpu_pool_attribute weir__cuda_attributes[WEIR__CUDA_ATTRIBUTES] = {
-    GPU_POOL_RELEASE_THRESHOLD,
-    GPU_POOL_REUSE_EVENT_DEPENDENCIES,
-    GPU_POOL_REUSE_OPPORTUNISTIC,
-    GPU_POOL_REUSE_INTERNAL_DEPENDENCIES,
-};
-
-/* Threshold ---------------------------------------------------------------------------------------------------------------------------- */
-
-int weir__cuda_set(struct weir__cuda *cuda, gpu_pool handle, enum gpu_pool_attribute attribute, uint64_t value)
+static struct weir__cuda *cuda_of(struct weir__backing *backing)
 {
-    int code = cuda->backing.gpu->pool_set(handle, attribute, value);
-    for (size_t i = 0; i < WEIR__CUDA_ATTRIBUTES && code == GPU_SUCCESS && handle == cuda->handle; i++)
-        if (weir__cuda_attributes[i] == attribute)
-            cuda->written[i] = value;
-    return code;
+    return (struct weir__cuda *)backing;
 }
 
-uint64_t weir__cuda_written(const struct weir__cuda *cuda, enum gpu_pool_attribute attribute)
-{
-    size_t i = 0;
-    while (weir__cuda_attributes[i] != attribute)
-        i++;
-    return cuda->written[i];
-}
-
-static bool shares_threshold(uint64_t threshold)
-{
-    return threshold != 0 && threshold != UINT64_MAX;
-}
-
-/* Both handles' thresholds, or neither. The part that falls goes first, so that the sum is never above both the old and the new one. */
-static int write_both(struct weir__cuda *cuda, uint64_t rest, uint64_t share)
+/* After the driver found no memory: whether it was the cap that it enforces, while the device still has room. */
+static bool was_at_cap(const struct weir__cuda *cuda, uint64_t bytes, bool small)
 {
     const struct gpu *gpu = cuda->backing.gpu;
-    if (!cuda->small)
-        return weir__cuda_set(cuda, cuda->handle, GPU_POOL_RELEASE_THRESHOLD, rest);
-    bool small_first = share < atomic_load(&cuda->small_share);
-    gpu_pool first = small_first ? cuda->small : cuda->handle, second = small_first ? cuda->handle : cuda->small;
-    uint64_t before = 0;
-    int code = gpu->pool_get(first, GPU_POOL_RELEASE_THRESHOLD, &before);
-    if (code == GPU_SUCCESS)
-        code = weir__cuda_set(cuda, first, GPU_POOL_RELEASE_THRESHOLD, small_first ? share : rest);
-    if (code != GPU_SUCCESS)
-        return code;
-    code = weir__cuda_set(cuda, second, GPU_POOL_RELEASE_THRESHOLD, small_first ? rest : share);
-    if (code != GPU_SUCCESS)
-        weir__cuda_set(cuda, first, GPU_POOL_RELEASE_THRESHOLD, before);
-    return code;
-}
-
-/* What the twin holds now is its share, and the pool has the rest, so that the two together keep at most `threshold`. */
-int weir__cuda_set_threshold(struct weir__cuda *cuda, uint64_t threshold)
-{
-    if (cuda->was_lent)
-        threshold = UINT64_MAX;
-    uint64_t share = threshold, rest = threshold;
-    if (cuda->small && shares_threshold(threshold)) {
-        uint64_t reserved = 0;
-        if (cuda->backing.gpu->pool_get(cuda->small, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS)
-            reserved = threshold / 8; /* a driver without figures: a fixed share */
-        share = reserved < threshold ? reserved : threshold;
-        rest = threshold - share;
-    }
-    int code = write_both(cuda, rest, share);
-    if (code == GPU_SUCCESS) {
-        atomic_store(&cuda->small_share, cuda->small && share < threshold ? share : UINT64_MAX);
-        atomic_store(&cuda->backing.threshold, threshold);
-    }
-    return code;
-}
-
-int weir__cuda_reshare(struct weir__cuda *cuda)
-{
-    uint64_t now = 0;
-    /* The program may have set it through the handle of a default or current pool. */
-    int code = cuda->backing.gpu->pool_get(cuda->handle, GPU_POOL_RELEASE_THRESHOLD, &now);
-    if (code != GPU_SUCCESS || now != weir__cuda_written(cuda, GPU_POOL_RELEASE_THRESHOLD))
-        return code;
-    return weir__cuda_set_threshold(cuda, atomic_load(&cuda->backing.threshold));
-}
-
-void weir__cuda_rebalance(struct weir__cuda *cuda)
-{
-    const struct gpu *gpu = cuda->backing.gpu;
-    uint64_t reserved = 0, used = 0;
-    if (gpu->pool_get(cuda->small, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS ||
-        gpu->pool_get(cuda->small, GPU_POOL_USED, &used) != GPU_SUCCESS)
-        return;
-    /* The twin may grow sooner, where gaps are too small or frees are behind work. Its share is too small for one step at most then. */
-    uint64_t idle = reserved > used ? reserved - used : 0;
-    atomic_store(&cuda->small_idle, (int64_t)(idle < POLICY_GROWTH_STEP ? idle : POLICY_GROWTH_STEP));
-    if (reserved <= atomic_load(&cuda->small_share))
-        return;
-    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    pthread_mutex_lock(cuda->backing.lock);
-    weir__cuda_reshare(cuda);
-    pthread_mutex_unlock(cuda->backing.lock);
-    weir__relaxed_end(gpu, mode);
-}
-
-/* Attempts of recovery ----------------------------------------------------------------------------------------------------------------- */
-
-/* A threshold that was lowered. */
-struct lowered {
-    gpu_pool handle;
-    uint64_t to, former;
-    bool is_ours; /* Weir wrote the former one. Else the program did, through the pool's handle */
-};
-
-/* The part of the threshold that the handle is to have: the small twin's, or the other. */
-static uint64_t wanted(const struct weir__cuda *cuda, bool small)
-{
-    uint64_t all = atomic_load(&cuda->backing.threshold), share = atomic_load(&cuda->small_share);
-    if (!cuda->small || share >= all)
-        return all;
-    return small ? share : all - share;
-}
-
-static int write_threshold(struct weir__cuda *cuda, const struct lowered *lowered, uint64_t bytes)
-{
-    if (lowered->is_ours)
-        return weir__cuda_set(cuda, lowered->handle, GPU_POOL_RELEASE_THRESHOLD, bytes);
-    return cuda->backing.gpu->pool_set(lowered->handle, GPU_POOL_RELEASE_THRESHOLD, bytes);
-}
-
-static bool lower(struct weir__cuda *cuda, gpu_pool handle, struct lowered *lowered)
-{
-    const struct gpu *gpu = cuda->backing.gpu;
-    bool small = handle == cuda->small;
-    uint64_t now = 0;
-    if (gpu->pool_get(handle, GPU_POOL_RELEASE_THRESHOLD, &now) != GPU_SUCCESS ||
-        gpu->pool_get(handle, GPU_POOL_RESERVED, &lowered->to) != GPU_SUCCESS)
+    uint64_t reserved = 0, room = 0, total = 0;
+    if (!cuda->max || small || gpu->pool_get(cuda->handle, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS || reserved + bytes <= cuda->max)
         return false;
-    lowered->handle = handle;
-    lowered->is_ours = small || now == weir__cuda_written(cuda, GPU_POOL_RELEASE_THRESHOLD);
-    lowered->former = lowered->is_ours ? wanted(cuda, small) : now;
-    return now > lowered->to && write_threshold(cuda, lowered, lowered->to) == GPU_SUCCESS;
+    return cuda->is_host || (gpu->device_memory(cuda->backing.device, &room, &total) == GPU_SUCCESS && room >= bytes);
 }
 
-/* Unless somebody else has changed the threshold meanwhile, through the handle of a default or current pool. */
-static void put_back(struct weir__cuda *cuda, const struct lowered *lowered)
+void weir__cuda_note_taken(struct weir__ask *ask, uint64_t bytes)
 {
-    uint64_t now = lowered->to;
-    cuda->backing.gpu->pool_get(lowered->handle, GPU_POOL_RELEASE_THRESHOLD, &now);
-    for (int tries = 0; tries < TRIES && now == lowered->to; tries++)
-        if (write_threshold(cuda, lowered, lowered->former) == GPU_SUCCESS)
-            return;
+    uint64_t *taken = &ask->taken[ask->small], steps = bytes / POLICY_GROWTH_STEP + 1;
+    *taken = steps < UINT64_MAX / POLICY_GROWTH_STEP - *taken / POLICY_GROWTH_STEP ? *taken + steps * POLICY_GROWTH_STEP : UINT64_MAX;
 }
 
-int weir__cuda_malloc_alone(struct weir__cuda *cuda, void **block, size_t size, gpu_pool handle, gpu_stream stream)
+/* A first attempt, which is beside others, cannot lower the threshold, so a refusal may leave whole steps behind. */
+static __attribute__((noinline)) int refuse(const struct weir__cuda *cuda, struct weir__ask *ask, uint64_t bytes)
 {
-    const struct gpu *gpu = cuda->backing.gpu;
-    struct lowered lowered;
-    /* What an exportable pool reserves stays reserved, and CUDA's figures of such a pool say otherwise (measured). */
-    if (cuda->is_exportable)
-        return gpu->malloc_async(block, size, handle, stream);
-    pthread_mutex_lock(cuda->backing.lock);
-    bool is_lowered = lower(cuda, handle, &lowered);
-    int code = gpu->malloc_async(block, size, handle, stream);
-    if (is_lowered)
-        put_back(cuda, &lowered);
-    pthread_mutex_unlock(cuda->backing.lock);
+    if (!ask->is_alone)
+        weir__cuda_note_taken(ask, bytes);
+    ask->lack = was_at_cap(cuda, bytes, ask->small) ? WEIR__LACK_CAP : 0;
+    return GPU_OUT_OF_MEMORY;
+}
+
+static int serve(struct weir__backing *backing, struct weir__ask *ask, uint64_t bytes, void **block)
+{
+    struct weir__cuda *cuda = cuda_of(backing);
+    gpu_pool handle = ask->small ? cuda->small : cuda->handle;
+    int code = ask->is_alone ? weir__cuda_malloc_alone(cuda, block, bytes, handle, ask->user.handle)
+                             : backing->gpu->malloc_async(block, bytes, handle, ask->user.handle);
+    return code == GPU_OUT_OF_MEMORY ? refuse(cuda, ask, bytes) : code;
+}
+
+static bool was_refused(struct weir__backing *backing, struct weir__ask *ask, uint64_t *keep)
+{
+    struct weir__cuda *cuda = cuda_of(backing);
+    const struct gpu *gpu = backing->gpu;
+    uint64_t reserved[2] = {0}, before[2];
+    if (!(ask->taken[false] || ask->taken[true]) || gpu->pool_get(cuda->handle, GPU_POOL_RESERVED, &reserved[false]) != GPU_SUCCESS ||
+        (cuda->small && gpu->pool_get(cuda->small, GPU_POOL_RESERVED, &reserved[true]) != GPU_SUCCESS))
+        return false;
+    for (int small = false; small <= true; small++)
+        before[small] = reserved[small] > ask->taken[small] ? reserved[small] - ask->taken[small] : 0;
+    if (ask->before && ask->taken[false])
+        before[false] = ask->before < reserved[false] ? ask->before : reserved[false];
+    ask->taken[false] = ask->taken[true] = 0;
+    *keep = before[false] + before[true];
+    return before[false] < reserved[false] || before[true] < reserved[true];
+}
+
+/* A pool is not destroyed before its frees are complete, of which CUDA's figures do not tell where the pool is exportable. */
+static int give(struct weir__backing *backing, void *block, struct weir__extent *extent, struct weir__user *user)
+{
+    const struct weir__cuda *cuda = cuda_of(backing);
+    const struct gpu *gpu = backing->gpu;
+    (void)extent;
+    int code = gpu->free_async(block, user->handle);
+    if (code == GPU_SUCCESS && cuda->is_exportable) {
+        enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+        weir__retired_note(cuda->retired, gpu, user->device, user->handle);
+        weir__relaxed_end(gpu, mode);
+    }
     return code;
 }
 
-void weir__cuda_mend(struct weir__cuda *cuda)
+/* By taking so many bytes and giving them back, on a stream of its own. */
+static int extend(struct weir__backing *backing, uint64_t bytes)
 {
-    uint64_t now, written = weir__cuda_written(cuda, GPU_POOL_RELEASE_THRESHOLD);
-    if (written == wanted(cuda, false) || cuda->is_exportable)
-        return;
-    if (cuda->backing.gpu->pool_get(cuda->handle, GPU_POOL_RELEASE_THRESHOLD, &now) == GPU_SUCCESS && now == written)
-        weir__cuda_set(cuda, cuda->handle, GPU_POOL_RELEASE_THRESHOLD, wanted(cuda, false));
+    struct weir__cuda *cuda = cuda_of(backing);
+    const struct gpu *gpu = backing->gpu;
+    gpu_stream stream;
+    void *ptr;
+    int code = gpu->stream_create(backing->device, &stream);
+    if (code == GPU_SUCCESS) {
+        code = weir__cuda_malloc_alone(cuda, &ptr, bytes, cuda->handle, stream);
+        if (code == GPU_SUCCESS) {
+            code = gpu->free_async(ptr, stream);
+            if (code != GPU_SUCCESS)
+                gpu->free_async(ptr, stream); /* nobody else knows of this block: it would pin the pool for good */
+        }
+        if (code == GPU_SUCCESS)
+            code = gpu->stream_synchronize(stream);
+        gpu->stream_destroy(stream);
+    }
+    return code;
+}
+
+/* 0 where CUDA does not say. */
+static uint64_t reserved_by(const struct gpu *gpu, gpu_pool handle)
+{
+    uint64_t reserved = 0;
+    gpu->pool_get(handle, GPU_POOL_RESERVED, &reserved);
+    return reserved;
+}
+
+static int give_back(struct weir__backing *backing, uint64_t keep, bool is_patient)
+{
+    struct weir__cuda *cuda = cuda_of(backing);
+    const struct gpu *gpu = backing->gpu;
+    int code = GPU_SUCCESS;
+    (void)is_patient; /* what CUDA was not told to be complete stays */
+    if (cuda->was_lent) {
+        /* The device would get nothing, and the pool could not use it again (measured): it goes back when the pool is made anew. */
+    } else if (cuda->small) {
+        /* The pool gives first; the twin, which serves the most requests, only what is still above `keep`. */
+        uint64_t small = reserved_by(gpu, cuda->small);
+        code = gpu->pool_trim(cuda->handle, keep > small ? keep - small : 0);
+        uint64_t main = reserved_by(gpu, cuda->handle);
+        if (code == GPU_SUCCESS)
+            code = gpu->pool_trim(cuda->small, keep > main ? keep - main : 0);
+        if (code == GPU_SUCCESS)
+            code = weir__cuda_reshare(cuda);
+    } else {
+        code = gpu->pool_trim(cuda->handle, keep);
+    }
+    weir__cuda_mend(cuda);
+    return code;
+}
+
+static uint64_t nothing(struct weir__backing *backing)
+{
+    (void)backing;
+    return 0;
+}
+
+static void close_handles(struct weir__backing *backing, struct weir__closing *closing)
+{
+    struct weir__cuda *cuda = cuda_of(backing);
+    closing->code = weir__retired_add(cuda->retired, backing->gpu, cuda->handle, cuda->small, closing->are_noted);
+    pthread_rwlock_destroy(&cuda->exchange);
+}
+
+static bool hear(struct weir__backing *backing, enum weir__tell what, uint64_t stream)
+{
+    (void)backing, (void)what, (void)stream;
+    return false;
+}
+
+/* Of pool and twin together. */
+static int read_figure(struct weir__backing *backing, enum gpu_pool_attribute attribute, uint64_t *value)
+{
+    struct weir__cuda *cuda = cuda_of(backing);
+    uint64_t main = 0, small = 0;
+    weir__cuda_begin(cuda);
+    int code = backing->gpu->pool_get(cuda->handle, attribute, &main);
+    weir__cuda_end(cuda);
+    if (code == GPU_SUCCESS && cuda->small)
+        code = backing->gpu->pool_get(cuda->small, attribute, &small);
+    if (code == GPU_SUCCESS || code == GPU_NOT_SUPPORTED)
+        *value = main + small;
+    return code == GPU_NOT_SUPPORTED ? GPU_SUCCESS : code;
+}
+
+/* Without the twin, which mostly is enough. */
+static uint64_t idle_of(struct weir__backing *backing, uint64_t *reserved)
+{
+    struct weir__cuda *cuda = cuda_of(backing);
+    uint64_t used = 0, all = 0;
+    bool is_known = backing->gpu->pool_get(cuda->handle, GPU_POOL_USED, &used) == GPU_SUCCESS &&
+                    backing->gpu->pool_get(cuda->handle, GPU_POOL_RESERVED, &all) == GPU_SUCCESS;
+    *reserved = is_known ? all : 0;
+    return is_known && all > used ? all - used : 0;
+}
+
+static void read_figures(struct weir__backing *backing, struct weir__backing_figures *figures)
+{
+    uint64_t used = 0;
+    *figures = (struct weir__backing_figures){.reserved = 0};
+    read_figure(backing, GPU_POOL_USED, &used);
+    read_figure(backing, GPU_POOL_RESERVED, &figures->reserved);
+    if (!cuda_of(backing)->was_lent && figures->reserved > used)
+        figures->idle = figures->reserved - used;
+}
+
+static bool has_pending(struct weir__backing *backing)
+{
+    struct weir__cuda *cuda = cuda_of(backing);
+    const struct gpu *gpu = backing->gpu;
+    weir__cuda_begin(cuda);
+    bool is_complete =
+        cuda->is_exportable ? weir__retired_is_free(cuda->retired, gpu) : weir__retired_is_complete(gpu, cuda->handle);
+    weir__cuda_end(cuda);
+    return (cuda->small && !weir__retired_is_complete(gpu, cuda->small)) || !is_complete;
+}
+
+static bool pinned(struct weir__backing *backing, uint64_t *bytes)
+{
+    (void)backing, (void)bytes;
+    return false;
+}
+
+static int reset_peak(struct weir__cuda *cuda)
+{
+    const struct gpu *gpu = cuda->backing.gpu;
+    if (!gpu->supports(cuda->backing.device, GPU_FEATURE_POOL_USAGE, NULL, 0))
+        return GPU_SUCCESS;
+    weir__cuda_begin(cuda);
+    int code = gpu->pool_set(cuda->handle, GPU_POOL_RESERVED_HIGH, 0);
+    if (code == GPU_SUCCESS && cuda->small)
+        code = gpu->pool_set(cuda->small, GPU_POOL_RESERVED_HIGH, 0);
+    weir__cuda_end(cuda);
+    return code;
+}
+
+static int set(struct weir__backing *backing, enum gpu_pool_attribute attribute, uint64_t value)
+{
+    struct weir__cuda *cuda = cuda_of(backing);
+    if (attribute == GPU_POOL_RELEASE_THRESHOLD)
+        return weir__cuda_set_threshold(cuda, value);
+    if (attribute == GPU_POOL_RESERVED_HIGH)
+        return reset_peak(cuda);
+    int code = weir__cuda_write(cuda, cuda->handle, attribute, value);
+    return code == GPU_SUCCESS && cuda->small ? weir__cuda_write(cuda, cuda->small, attribute, value) : code;
+}
+
+/* Grants or withdraws one peer's access to one handle and reads it back. */
+static int set_access(const struct gpu *gpu, gpu_pool handle, int peer, enum gpu_access access)
+{
+    enum gpu_access seen;
+    int code = gpu->pool_set_access(handle, peer, access);
+    if (code == GPU_SUCCESS) {
+        code = gpu->pool_get_access(handle, peer, &seen);
+        if (code == GPU_SUCCESS && seen != access)
+            code = GPU_NOT_SUPPORTED;
+        if (code != GPU_SUCCESS)
+            gpu->pool_set_access(handle, peer, access == GPU_ACCESS_NONE ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE);
+    }
+    return code;
+}
+
+static int set_peer(struct weir__backing *backing, int peer, bool grant)
+{
+    struct weir__cuda *cuda = cuda_of(backing);
+    enum gpu_access access = grant ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE;
+    int code = set_access(backing->gpu, cuda->handle, peer, access);
+    if (code == GPU_SUCCESS && cuda->small) {
+        code = set_access(backing->gpu, cuda->small, peer, access);
+        if (code != GPU_SUCCESS)
+            set_access(backing->gpu, cuda->handle, peer, grant ? GPU_ACCESS_NONE : GPU_ACCESS_READ_WRITE);
+    }
+    return code;
+}
+
+/* The driver's cap is fixed when the pool is made; any other is watched from above. */
+static void set_cap(struct weir__backing *backing, uint64_t max_size)
+{
+    (void)backing, (void)max_size;
+}
+
+int weir__cuda_copy(const struct weir__cuda *cuda, gpu_pool made, const bool *peers, size_t count)
+{
+    const struct gpu *gpu = cuda->backing.gpu;
+    int code = GPU_SUCCESS;
+    for (size_t i = 0; i < WEIR__CUDA_ATTRIBUTES && code == GPU_SUCCESS; i++) {
+        uint64_t value;
+        if (weir__cuda_attributes[i] == GPU_POOL_RELEASE_THRESHOLD)
+            continue;
+        code = gpu->pool_get(cuda->handle, weir__cuda_attributes[i], &value);
+        if (code == GPU_SUCCESS)
+            code = gpu->pool_set(made, weir__cuda_attributes[i], value);
+    }
+    for (size_t peer = 0; peer < count && code == GPU_SUCCESS; peer++)
+        if (peers[peer])
+            code = set_access(gpu, made, (int)peer, GPU_ACCESS_READ_WRITE);
+    return code;
+}
+
+/* CUDA grows a pool without a word. */
+static void record(struct weir__backing *backing, struct weir__recorder *recorder, unsigned pool)
+{
+    (void)backing, (void)recorder, (void)pool;
+}
+
+static bool hold(struct weir__backing *backing)
+{
+    (void)backing;
+    return true;
+}
+
+static void release(struct weir__backing *backing)
+{
+    (void)backing;
+}
+
+static const struct weir__backing_ops ops = {
+    .lends_idle = true,
+    .step = POLICY_GROWTH_STEP,
+    .grow = 830000,
+    .trim = 930000,
+    .call_to_free = "cudaFreeAsync",
+    .serve = serve,
+    .was_refused = was_refused,
+    .give = give,
+    .extend = extend,
+    .give_back = give_back,
+    .left = nothing,
+    .close = close_handles,
+    .tell = hear,
+    .set = set,
+    .set_peer = set_peer,
+    .set_cap = set_cap,
+    .read = read_figure,
+    .idle = idle_of,
+    .figures = read_figures,
+    .pending = nothing,
+    .has_pending = has_pending,
+    .pinned = pinned,
+    .record = record,
+    .hold = hold,
+    .release = release,
+};
+
+bool weir__cuda_init(struct weir__cuda *cuda, const struct gpu *gpu, int device, pthread_mutex_t *lock)
+{
+    cuda->backing = (struct weir__backing){.ops = &ops, .gpu = gpu, .device = device, .lock = lock};
+    cuda->retired = weir__retired_reserve();
+    pthread_rwlock_init(&cuda->exchange, NULL);
+    return cuda->retired;
 }

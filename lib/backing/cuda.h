@@ -25,10 +25,11 @@ extern const enum gpu_pool_attribute weir__cuda_attributes[WEIR__CUDA_ATTRIBUTES
 
 struct weir__cuda {
     struct weir__backing backing;
-    gpu_pool handle; /* fixed after creation, as are the next four, but for an exchange */
+    gpu_pool handle; /* fixed after creation, as are the next five, but for an exchange */
     gpu_pool small;  /* the twin, or NULL */
     uint64_t max;    /* the maxSize that the driver enforces on handle; 0: none */
     struct weir__retired *retired; /* room for it in the list of pools that cannot be destroyed yet */
+    bool is_host;       /* its memory is not the device's */
     bool is_exportable; /* CUDA's figures cannot tell whether its frees are complete, so each is noted (retired.h) */
     pthread_rwlock_t exchange;
 
@@ -37,6 +38,9 @@ struct weir__cuda {
     _Atomic uint64_t small_share; /* the part of the threshold that the twin has; UINT64_MAX: there is nothing to share out. Under the lock */
     _Atomic int64_t small_idle;   /* bytes that the twin may still be asked for before its share is looked at. Any thread */
 };
+
+/* The struct is zero, and gets its handles from its owner. false: no host memory. */
+bool weir__cuda_init(struct weir__cuda *cuda, const struct gpu *gpu, int device, pthread_mutex_t *lock);
 
 /* The handle stays what it is until weir__cuda_end(). */
 static inline void weir__cuda_begin(const struct weir__cuda *cuda)
@@ -55,17 +59,21 @@ static inline void weir__cuda_end(const struct weir__cuda *cuda)
    first to the last call of CUDA, so that a reload waits for the attempt. */
 int weir__cuda_malloc_alone(struct weir__cuda *cuda, void **block, size_t size, gpu_pool handle, gpu_stream stream);
 
-/* Writes one attribute of the pool or its twin. Called with the lock, as the others. */
-int weir__cuda_set(struct weir__cuda *cuda, gpu_pool handle, enum gpu_pool_attribute attribute, uint64_t value);
+/* Writes one attribute of the pool or its twin. Called with the lock, as the others down to the next comment that says otherwise. */
+int weir__cuda_write(struct weir__cuda *cuda, gpu_pool handle, enum gpu_pool_attribute attribute, uint64_t value);
 /* What Weir wrote last of the handle. */
 uint64_t weir__cuda_written(const struct weir__cuda *cuda, enum gpu_pool_attribute attribute);
-
 /* Shares the threshold out between pool and twin by what the twin holds now; UINT64_MAX bytes keep all. */
 int weir__cuda_set_threshold(struct weir__cuda *cuda, uint64_t threshold);
 /* The same with the present threshold, unless somebody else has set another one since. */
 int weir__cuda_reshare(struct weir__cuda *cuda);
 /* Writes the threshold that is asked for where an attempt of recovery could not put it back. */
 void weir__cuda_mend(struct weir__cuda *cuda);
+/* Gives a new handle of an exportable pool what the present one has: reuse attributes, and access of these devices. */
+int weir__cuda_copy(const struct weir__cuda *cuda, gpu_pool made, const bool *peers, size_t count);
+
+/* A refused attempt may have left whole steps for so many bytes with the pool. */
+void weir__cuda_note_taken(struct weir__ask *ask, uint64_t bytes);
 
 /* Shares the threshold out anew if the twin has grown beyond its share. Call it without the lock. */
 void weir__cuda_rebalance(struct weir__cuda *cuda);

@@ -42,6 +42,17 @@ static inline void weir__current_end(const struct gpu *gpu, int former)
         gpu->set_current_device(former);
 }
 
+/* An id that no other stream of the process ever has, where the driver has such ids (GPU_FEATURE_STREAM_ID). Returns the waist's code,
+   GPU_CAPTURE_UNSUPPORTED where the stream captures, as it must not be asked then. */
+static inline int weir__stream_identify(const struct gpu *gpu, gpu_stream stream, uint64_t *id)
+{
+    enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
+    int code = gpu->stream_capture_status(stream, &capture);
+    if (capture != GPU_CAPTURE_STATUS_NONE)
+        return GPU_CAPTURE_UNSUPPORTED;
+    return code == GPU_SUCCESS ? gpu->stream_id(stream, id) : code;
+}
+
 /* The same as a clean-up, for where a callback may run meanwhile. */
 struct weir__current {
     const struct gpu *gpu;

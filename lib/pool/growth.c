@@ -27,7 +27,7 @@ void weir__growth_forget_room(struct weir__growth *growth)
 
 uint64_t weir__growth_native_cap(const weir_pool *pool)
 {
-    if (pool->kind.small_below || pool->mapped || !pool->w->gpu->supports(pool->device->index, GPU_FEATURE_POOL_MAX_SIZE, NULL, 0))
+    if (pool->kind.small_below || !pool->w->gpu->supports(pool->device->index, GPU_FEATURE_POOL_MAX_SIZE, NULL, 0))
         return 0;
     /* That of its entry's first pool: the cap may have been lowered since, and can be raised to that again. */
     return pool->kind.is_private ? weir__device_find_pool(pool->device, pool->name)->native.max : pool->settings.max_size;
@@ -202,8 +202,7 @@ enum weir__growth_answer weir__growth_begin(struct weir__growing *growing, weir_
     if (!growing->max_size)
         return WEIR__GROWTH_GO;
     growing->size = bytes;
-    /* An arena keeps to the cap by itself. */
-    if (!pool->mapped && (pool->native.small || growing->max_size != pool->native.max))
+    if (!pool->backing->ops->keeps_caps && growing->max_size != pool->native.max)
         watch(growing);
     weir__spin_lock(&pool->growth.room_lock);
     enum weir__growth_answer answer = claim(growing);

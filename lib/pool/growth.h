@@ -44,7 +44,7 @@ struct weir__growth {
 void weir__growth_init(struct weir__growth *growth);
 void weir__growth_destroy(struct weir__growth *growth, const struct gpu *gpu);
 /* The cap that the driver is to enforce for a pool that is being made; 0: none. With a twin the cap is that of both together, which only
-   Weir can watch. What captures get beside an arena has none. */
+   Weir can watch. */
 uint64_t weir__growth_native_cap(const weir_pool *pool);
 /* Before another cap holds, as requests that need not be watched take room too. */
 void weir__growth_forget_room(struct weir__growth *growth);

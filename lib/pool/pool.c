@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/backing/arena.h"
+#include "lib/backing/retired.h"
 #include "lib/base/format.h"
 #include "lib/pool/former.h"
 #include "lib/pool/left.h"
-#include "lib/backing/arena.h"
-#include "lib/backing/retired.h"
 #include "lib/pool/recorded.h"
 #include "lib/pool/settings.h"
 #include "lib/pool/weir_internal.h"
@@ -55,7 +55,7 @@ static weir_status refuse_arena(const weir_pool *pool, const struct policy *poli
         return weir__fail_at(error, WEIR_NO_HOST_MEMORY, policy_pool_place(policy, entry, "backing"),
                              "there are no addresses for the arena of pool '%s' on device %d: %s were asked for, and less down to %s: "
                              "allow the process more (ulimit -v), open fewer arenas, or write backing: auto",
-                             pool->name, pool->device->index, weir__bytes(most, memory * WEIR__MAPPED_RANGE_SHARE),
+                             pool->name, pool->device->index, weir__bytes(most, memory * WEIR__ARENA_RANGE_SHARE),
                              weir__bytes(least, memory));
     if (code == WEIR__PAGE_NO_HOST_MEMORY)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the arena of pool '%s'", pool->name);
@@ -66,21 +66,16 @@ static weir_status refuse_arena(const weir_pool *pool, const struct policy *poli
 /* What says auto is a pool of CUDA's where there can be no arena. */
 static weir_status create_arena(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
-    const struct gpu *gpu = pool->w->gpu;
-    int device = pool->device->index;
     bool is_auto = entry->backing == POLICY_BACKING_AUTO;
     if (!wants_arena(entry))
         return WEIR_OK;
-    int code = is_auto && !gpu->supports(device, GPU_FEATURE_MAPPING, NULL, 0)
+    int code = is_auto && !pool->w->gpu->supports(pool->device->index, GPU_FEATURE_MAPPING, NULL, 0)
                    ? GPU_NOT_SUPPORTED
-                   : weir__mapped_create(gpu, device, pool->device->info.memory, &pool->mapped);
+                   : weir__arena_create(pool->device->info.memory, &pool->native.backing, &pool->backing);
     if (!pool->kind.is_private)
         pool->w->has_arenas = true;
     if (code == GPU_SUCCESS) {
         pool->kind.small_below = 0; /* an arena keeps small requests apart by itself */
-        pool->backing = &pool->mapped->backing;
-        pool->backing->lock = &pool->lock;
-        weir__mapped_list(pool->mapped);
     } else if (!is_auto || (code > 0 && code != GPU_NOT_SUPPORTED)) {
         return refuse_arena(pool, policy, entry, code, error);
     } else {
@@ -121,7 +116,7 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
         if (code != GPU_SUCCESS)
             pool->native.handle = NULL; /* nothing was changed, so nothing is to be put back */
     } else {
-        spec.max_size = pool->native.max = weir__growth_native_cap(pool);
+        spec.max_size = pool->native.max = pool->backing->ops->is_arena ? 0 : weir__growth_native_cap(pool);
         code = gpu->pool_create(&spec, &pool->native.handle);
     }
     if (code == GPU_SUCCESS && pool->kind.small_below)
@@ -132,27 +127,6 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
                           policy_pool_place(policy, entry, "").path, pool->name, spec.device);
 }
 
-/* Grows CUDA's pool by taking so many bytes and giving them back, on a stream of its own. */
-static int fill(weir_pool *pool, uint64_t bytes)
-{
-    const struct gpu *gpu = pool->w->gpu;
-    gpu_stream stream;
-    void *ptr;
-    int code = gpu->stream_create(pool->device->index, &stream);
-    if (code == GPU_SUCCESS) {
-        code = weir__cuda_malloc_alone(&pool->native, &ptr, bytes, pool->native.handle, stream);
-        if (code == GPU_SUCCESS) {
-            code = gpu->free_async(ptr, stream);
-            if (code != GPU_SUCCESS)
-                gpu->free_async(ptr, stream); /* nobody else knows of this block: it would pin the pool for good */
-        }
-        if (code == GPU_SUCCESS)
-            code = gpu->stream_synchronize(stream);
-        gpu->stream_destroy(stream);
-    }
-    return code;
-}
-
 /* To initial_size. */
 static weir_status grow(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
@@ -160,7 +134,7 @@ static weir_status grow(weir_pool *pool, const struct policy *policy, const stru
     uint64_t bytes = policy_size_bytes(entry->initial_size, pool->device->quota.bytes);
     if (bytes == 0)
         return WEIR_OK;
-    int code = pool->mapped ? weir__mapped_fill(pool->mapped, bytes) : fill(pool, bytes);
+    int code = pool->backing->ops->extend(pool->backing, bytes);
     if (code == GPU_SUCCESS)
         return WEIR_OK;
     struct policy_place place = policy_pool_place(policy, entry, "initial_size");
@@ -183,10 +157,9 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
     pool->device = device;
     pool->name = strdup(entry->name);
     pool->settings.peers = calloc(device->w->device_count, sizeof *pool->settings.peers);
-    pool->native.backing = (struct weir__backing){.gpu = device->w->gpu, .device = device->index, .lock = &pool->lock};
     pool->backing = &pool->native.backing;
-    pool->native.retired = weir__retired_reserve();
-    if (!pool->name || !pool->settings.peers || !pool->native.retired) {
+    bool is_begun = weir__cuda_init(&pool->native, device->w->gpu, device->index, &pool->lock);
+    if (!pool->name || !pool->settings.peers || !is_begun) {
         free(pool->native.retired);
         free(pool->name);
         free(pool->settings.peers);
@@ -195,11 +168,10 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
     }
     pthread_mutex_init(&pool->lock, NULL);
     weir__growth_init(&pool->growth);
-    pthread_rwlock_init(&pool->native.exchange, NULL);
     pool->kind.is_private = is_private;
     pool->kind.is_exact = device->w->policy->exact_peaks;
     pool->kind.is_default = entry->backing == POLICY_BACKING_DEFAULT;
-    pool->kind.is_host = entry->location.kind != POLICY_LOCATION_DEVICE;
+    pool->native.is_host = entry->location.kind != POLICY_LOCATION_DEVICE;
     pool->native.is_exportable = entry->ipc == POLICY_IPC_POSIX_FD;
     pool->kind.small_below = pool->native.is_exportable ? 0 : entry->small_below;
     pool->kind.max_block = pool->native.is_exportable ? entry->ipc_max_block : UINT64_MAX;
@@ -210,14 +182,10 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
 
 static void name_for_recorder(weir_pool *pool)
 {
-    struct weir__mapped *mapped = pool->mapped;
-    unsigned flags = (mapped ? WEIR__POOL_IS_ARENA : 0) | (pool->kind.is_host ? WEIR__POOL_IS_HOST : 0) |
+    unsigned flags = (pool->backing->ops->is_arena ? WEIR__POOL_IS_ARENA : 0) | (pool->native.is_host ? WEIR__POOL_IS_HOST : 0) |
                      (pool->kind.is_private ? WEIR__POOL_IS_PRIVATE : 0);
     pool->record = weir__recorder_add_pool(&pool->w->recorder, pool->name, pool->device->index, flags);
-    if (mapped) {
-        mapped->recorder = &pool->w->recorder;
-        mapped->record = pool->record;
-    }
+    pool->backing->ops->record(pool->backing, &pool->w->recorder, pool->record);
 }
 
 weir_status weir__pool_new(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry, bool is_private,
@@ -264,18 +232,6 @@ static void say_left(weir_pool *pool, uint64_t bytes)
                     pool->name, pool->device->index, bytes ? WEIR__BYTES(bytes) : "its addresses");
 }
 
-static void destroy_handles(weir_pool *pool)
-{
-    const struct gpu *gpu = pool->w->gpu;
-    gpu_pool own = pool->kind.is_default ? NULL : pool->native.handle;
-    /* What lives on is freed where no note is taken, and so is what others took from the device's current pool. */
-    bool are_noted = pool->native.is_exportable && !pool->current.former && !atomic_load(&pool->figures.taken);
-    int code = weir__retired_add(pool->native.retired, gpu, own, pool->native.small, are_noted);
-    if (code != GPU_SUCCESS && !pool->kind.is_silent)
-        weir__log_about(pool->w, pool, WEIR_LOG_ERROR, "pool '%s' on device %d cannot be destroyed: %s", pool->name, pool->device->index,
-                        gpu->code_name(code));
-}
-
 void weir__pool_free(weir_pool *pool, bool is_live)
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -287,20 +243,22 @@ void weir__pool_free(weir_pool *pool, bool is_live)
         weir__settings_withdraw(pool);
     if (pool->kind.is_default && pool->native.handle)
         weir__former_restore(pool);
-    struct weir__arena_figures figures = { 0 };
-    bool lives_on = pool->mapped && weir__mapped_close(pool->mapped, &figures);
-    bool is_used = figures.live || figures.pending;
-    uint64_t left = figures.mapped - (is_used ? figures.live + figures.pending + figures.complete : 0);
-    if (lives_on && (left || !is_used))
-        say_left(pool, left);
-    if (figures.pending && !is_live && !pool->kind.is_silent)
+    if (pool->kind.is_default)
+        pool->native.handle = NULL; /* it is the driver's */
+    /* What lives on is freed where no note is taken, and so is what others took from the device's current pool. */
+    struct weir__closing closing = {.are_noted = pool->native.is_exportable && !pool->current.former && !atomic_load(&pool->figures.taken)};
+    pool->backing->ops->close(pool->backing, &closing);
+    if (closing.is_left)
+        say_left(pool, closing.left);
+    if (closing.pending && !is_live && !pool->kind.is_silent)
         weir__log_about(pool->w, pool, WEIR_LOG_WARNING,
                         "pool '%s' on device %d is closed, and what was freed in it was never seen complete: its memory stays mapped; end "
                         "captures before weir_close()",
                         pool->name, pool->device->index);
-    destroy_handles(pool);
+    if (closing.code != GPU_SUCCESS && !pool->kind.is_silent)
+        weir__log_about(pool->w, pool, WEIR_LOG_ERROR, "pool '%s' on device %d cannot be destroyed: %s", pool->name, pool->device->index,
+                        gpu->code_name(closing.code));
     weir__relaxed_end(gpu, mode);
-    pthread_rwlock_destroy(&pool->native.exchange);
     pthread_mutex_destroy(&pool->lock);
     weir__growth_destroy(&pool->growth, pool->w->gpu);
     free(pool->settings.peers);
@@ -321,9 +279,8 @@ static void park(weir_pool *pool)
             weir__settings_write_threshold(pool, 0);
     }
     pthread_mutex_unlock(&pool->lock);
-    /* The program's synchronises are nothing to an arena. */
-    if (is_left && pool->mapped)
-        weir__mapped_trim(pool->mapped, 0, 0);
+    if (is_left)
+        pool->backing->ops->tell(pool->backing, WEIR__TELL_SYNCHRONISED, 0);
     weir__relaxed_end(pool->w->gpu, mode);
     if (is_left)
         weir__pool_left(pool);
@@ -362,30 +319,9 @@ weir_pool *weir__pool_reuse(struct weir__device *device, const struct policy *po
 
 /* Trimming and looking ---------------------------------------------------------------------------------------------------------------- */
 
-static uint64_t read_mapped(struct weir__mapped *mapped, enum gpu_pool_attribute attribute)
-{
-    struct weir__arena_figures figures = weir__mapped_figures(mapped);
-    if (attribute == GPU_POOL_USED)
-        return figures.live;
-    return attribute == GPU_POOL_RESERVED ? figures.mapped : weir__mapped_high(mapped);
-}
-
 int weir__pool_read(const weir_pool *pool, enum gpu_pool_attribute attribute, uint64_t *value)
 {
-    if (pool->mapped) {
-        *value = read_mapped(pool->mapped, attribute);
-        return GPU_SUCCESS;
-    }
-    const struct gpu *gpu = pool->w->gpu;
-    uint64_t main = 0, small = 0;
-    weir__cuda_begin(&pool->native);
-    int code = gpu->pool_get(pool->native.handle, attribute, &main);
-    weir__cuda_end(&pool->native);
-    if (code == GPU_SUCCESS && pool->native.small)
-        code = gpu->pool_get(pool->native.small, attribute, &small);
-    if (code == GPU_SUCCESS || code == GPU_NOT_SUPPORTED)
-        *value = main + small;
-    return code == GPU_NOT_SUPPORTED ? GPU_SUCCESS : code;
+    return pool->backing->ops->read(pool->backing, attribute, value);
 }
 
 uint64_t weir__pool_figure(const weir_pool *pool, enum gpu_pool_attribute attribute)
@@ -393,14 +329,6 @@ uint64_t weir__pool_figure(const weir_pool *pool, enum gpu_pool_attribute attrib
     uint64_t value = 0;
     weir__pool_read(pool, attribute, &value);
     return value;
-}
-
-/* 0 where CUDA does not say. */
-static uint64_t reserved_by(const struct gpu *gpu, gpu_pool handle)
-{
-    uint64_t reserved = 0;
-    gpu->pool_get(handle, GPU_POOL_RESERVED, &reserved);
-    return reserved;
 }
 
 uint64_t weir__pool_idle(const weir_pool *pool)
@@ -421,29 +349,11 @@ int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     pthread_mutex_lock(&pool->lock);
     uint64_t before = weir__pool_figure(pool, GPU_POOL_RESERVED);
-    int code = GPU_SUCCESS;
-    if (pool->mapped) {
-        weir__mapped_trim(pool->mapped, keep, WEIR__MAPPED_PATIENCE);
-    } else if (pool->native.was_lent) {
-        /* The device would get nothing, and the pool could not use it again (measured): it goes back when the pool is made anew. */
-    } else if (pool->native.small) {
-        /* The pool gives first; the twin, which serves the most requests, only what is still above `keep`. */
-        uint64_t small = reserved_by(gpu, pool->native.small);
-        code = gpu->pool_trim(pool->native.handle, keep > small ? keep - small : 0);
-        uint64_t main = reserved_by(gpu, pool->native.handle);
-        if (code == GPU_SUCCESS)
-            code = gpu->pool_trim(pool->native.small, keep > main ? keep - main : 0);
-        if (code == GPU_SUCCESS)
-            code = weir__cuda_reshare(&pool->native);
-    } else {
-        code = gpu->pool_trim(pool->native.handle, keep);
-    }
-    if (!pool->mapped)
-        weir__cuda_mend(&pool->native);
+    int code = pool->backing->ops->give_back(pool->backing, keep, true);
     uint64_t after = weir__pool_figure(pool, GPU_POOL_RESERVED);
     pthread_mutex_unlock(&pool->lock);
     weir__relaxed_end(gpu, mode);
-    uint64_t left = pool->mapped ? weir__mapped_left(pool->mapped) : 0;
+    uint64_t left = pool->backing->ops->left(pool->backing);
     if (left)
         say_left(pool, left);
     if (after < before)

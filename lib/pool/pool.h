@@ -23,7 +23,6 @@
 #include "policy/policy.h"
 
 struct weir__device;
-struct weir__mapped;
 
 #define WEIR__GROWTH_STEP POLICY_GROWTH_STEP
 
@@ -61,7 +60,6 @@ struct weir_pool {
     unsigned record; /* its number in the weir's recorder; 0: none. Fixed after creation, as is what it is */
     struct {
         bool is_default; /* the driver's own pool: configured, not created */
-        bool is_host;
         bool is_private;
         bool is_exact;      /* exact_peaks: figures.live_high is the highest value of figures.live_now */
         bool is_silent;     /* its creation failed: the caller has that error and may hold a lock, so nothing is logged */
@@ -70,7 +68,6 @@ struct weir_pool {
     } kind;
 
     struct weir__backing *backing; /* its memory: an arena, or `native`. Fixed after creation */
-    struct weir__mapped *mapped;   /* the arena, or NULL */
     struct weir__cuda native;      /* CUDA's pool: beside an arena it serves captures alone */
 
     /* Of former.c: we made it the device's current pool, and `former` was that before. Guarded by the list of current pools. */
@@ -198,6 +195,12 @@ static inline void weir__pool_release(weir_pool *pool)
 }
 /* A private pool of that entry that nobody uses any more, held and set up as the entry says now; NULL if there is none. */
 weir_pool *weir__pool_reuse(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry);
+
+/* Whether the driver takes what is idle in the pool for any other of CUDA's pools on the device; else Weir has to give it back first. */
+static inline bool weir__pool_lends_idle(const weir_pool *pool)
+{
+    return pool->backing->ops->lends_idle && !pool->native.is_host;
+}
 
 /* Bytes that are reserved and that nobody uses; 0 also where the driver has no such figures. */
 uint64_t weir__pool_idle(const weir_pool *pool);

@@ -2,7 +2,6 @@
 #include "lib/pool/recorded.h"
 
 #include "lib/base/number.h"
-#include "lib/backing/arena.h"
 
 #define SKIP_MOST 1024
 
@@ -36,29 +35,18 @@ static void note_less(weir_pool *pool, uint64_t noted, uint64_t reserved)
         atomic_compare_exchange_strong_explicit(&pool->noted.reserved, &noted, reserved, memory_order_relaxed, memory_order_relaxed);
 }
 
-/* Holds `growing`, so that the arena maps and unmaps nothing meanwhile: these are events of their own, which have to stand on the right
-   side of the figures. Does nothing if another thread has `growing`; the figures come the next time. */
-static void record_arena(weir_pool *pool)
-{
-    uint64_t used, reserved;
-    if (pthread_mutex_trylock(&pool->mapped->growing) != 0)
-        return;
-    if (read_figures(pool, &used, &reserved))
-        weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
-    pthread_mutex_unlock(&pool->mapped->growing);
-}
-
+/* What the backing maps and unmaps by itself has to stand on the right side of the figures. Where it does so just now, they are left to the
+   next time. */
 static void record_figures(weir_pool *pool)
 {
     uint64_t used, reserved, noted = noted_of(pool);
-    if (pool->mapped) {
-        record_arena(pool);
+    if (!pool->backing->ops->hold(pool->backing))
         return;
+    if (read_figures(pool, &used, &reserved)) {
+        note_less(pool, noted, reserved);
+        weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
     }
-    if (!read_figures(pool, &used, &reserved))
-        return;
-    note_less(pool, noted, reserved);
-    weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
+    pool->backing->ops->release(pool->backing);
 }
 
 /* Whether it is time to ask CUDA what the pool reserves. */
@@ -124,7 +112,7 @@ void weir__record_begin(weir_pool *pool)
 {
     uint64_t reserved;
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
-    if (!pool->mapped && weir__pool_read(pool, GPU_POOL_RESERVED, &reserved) == GPU_SUCCESS)
+    if (weir__pool_read(pool, GPU_POOL_RESERVED, &reserved) == GPU_SUCCESS)
         atomic_store_explicit(&pool->noted.reserved, reserved, memory_order_relaxed);
     weir__relaxed_end(pool->w->gpu, mode);
 }

@@ -7,7 +7,6 @@
 #include "lib/base/class.h"
 #include "lib/base/format.h"
 #include "lib/pool/left.h"
-#include "lib/backing/arena.h"
 #include "lib/pool/recorded.h"
 
 #define LIVE_STEP (UINT64_C(1) << 20) /* of the pool's statistics; more where larger blocks are cached, whose every call would pass it */
@@ -16,12 +15,7 @@
 
 int weir__settings_write_threshold(weir_pool *pool, uint64_t threshold)
 {
-    if (pool->mapped) {
-        /* The pool for captures keeps nothing. */
-        atomic_store(&pool->backing->threshold, threshold);
-        return GPU_SUCCESS;
-    }
-    return weir__cuda_set_threshold(&pool->native, threshold);
+    return pool->backing->ops->set(pool->backing, GPU_POOL_RELEASE_THRESHOLD, threshold);
 }
 
 static void record_settings(const weir_pool *pool)
@@ -53,56 +47,12 @@ weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, wei
 
 /* Peers -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Grants or withdraws one peer's access to one handle and reads it back. */
-static int set_access(const struct gpu *gpu, gpu_pool handle, int peer, enum gpu_access access)
-{
-    enum gpu_access seen;
-    int code = gpu->pool_set_access(handle, peer, access);
-    if (code == GPU_SUCCESS) {
-        code = gpu->pool_get_access(handle, peer, &seen);
-        if (code == GPU_SUCCESS && seen != access)
-            code = GPU_NOT_SUPPORTED;
-        if (code != GPU_SUCCESS)
-            gpu->pool_set_access(handle, peer, access == GPU_ACCESS_NONE ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE);
-    }
-    return code;
-}
-
-/* Tells the arena who has access, with this peer or without. */
-static int set_mapped_peer(const weir_pool *pool, int peer, bool grant)
-{
-    int devices[GPU_PAGE_DEVICES_MAX];
-    size_t count = 0;
-    for (size_t d = 0; d < pool->w->device_count; d++) {
-        if (!((int)d == peer ? grant : pool->settings.peers[d]))
-            continue;
-        if (count == GPU_PAGE_DEVICES_MAX)
-            return GPU_NOT_SUPPORTED;
-        devices[count++] = (int)d;
-    }
-    return weir__mapped_set_peers(pool->mapped, devices, count);
-}
-
-/* The second handle, or the arena. */
-static int set_other_access(const weir_pool *pool, int peer, enum gpu_access access)
-{
-    if (pool->mapped)
-        return set_mapped_peer(pool, peer, access != GPU_ACCESS_NONE);
-    return pool->native.small ? set_access(pool->w->gpu, pool->native.small, peer, access) : GPU_SUCCESS;
-}
-
-/* Pool, twin and arena alike. Called with pool->lock held, or by whoever alone knows the pool. */
+/* Called with pool->lock held, or by whoever alone knows the pool. */
 static int set_peer(weir_pool *pool, int peer, bool grant)
 {
     if (pool->settings.peers[peer] == grant)
         return GPU_SUCCESS;
-    enum gpu_access access = grant ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE;
-    int code = set_access(pool->w->gpu, pool->native.handle, peer, access);
-    if (code == GPU_SUCCESS) {
-        code = set_other_access(pool, peer, access);
-        if (code != GPU_SUCCESS)
-            set_access(pool->w->gpu, pool->native.handle, peer, grant ? GPU_ACCESS_NONE : GPU_ACCESS_READ_WRITE);
-    }
+    int code = pool->backing->ops->set_peer(pool->backing, peer, grant);
     if (code == GPU_SUCCESS)
         pool->settings.peers[peer] = grant;
     return code;
@@ -118,7 +68,7 @@ void weir__settings_withdraw(weir_pool *pool)
 static int can_reach(const weir_pool *pool, int peer, bool *can)
 {
     *can = true; /* the host's memory */
-    return pool->kind.is_host ? GPU_SUCCESS : pool->w->gpu->can_access_peer(pool->device->index, peer, can);
+    return pool->native.is_host ? GPU_SUCCESS : pool->w->gpu->can_access_peer(pool->device->index, peer, can);
 }
 
 /* Grants or withdraws what the entry says of this peer; `all` means those that can reach the pool. */
@@ -172,7 +122,7 @@ static weir_status check_initial(const weir_pool *pool, const struct policy *pol
     if (initial > 0 && max_size && initial > max_size)
         return weir__fail_at(error, WEIR_BAD_POLICY, place, "%s on device %d is above max_size (%s): raise the cap or lower initial_size",
                              weir__bytes(a, initial), pool->device->index, weir__bytes(b, max_size));
-    if (initial > memory && !pool->kind.is_host)
+    if (initial > memory && !pool->native.is_host)
         return weir__fail_at(error, WEIR_BAD_POLICY, place, "%s is more than device %d has (%s): lower initial_size",
                              weir__bytes(a, initial), pool->device->index, weir__bytes(b, memory));
     return WEIR_OK;
@@ -203,18 +153,6 @@ weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, c
     return check_peers(pool, policy, entry, error);
 }
 
-/* The arena keeps to it from now on, and gives back what is idle above it. */
-static void cap_mapped(const weir_pool *pool, uint64_t max_size)
-{
-    struct weir__mapped *mapped = pool->mapped;
-    atomic_store(&mapped->max_size, max_size);
-    if (!max_size || weir__pool_figure(pool, GPU_POOL_RESERVED) <= max_size)
-        return;
-    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
-    weir__mapped_trim(mapped, max_size, 0);
-    weir__relaxed_end(pool->w->gpu, mode);
-}
-
 /* Called with pool->lock held. */
 static void apply_cap(weir_pool *pool)
 {
@@ -223,8 +161,7 @@ static void apply_cap(weir_pool *pool)
     if (atomic_load(&pool->settings.max_size) != max_size)
         weir__growth_forget_room(&pool->growth);
     atomic_store(&pool->settings.max_size, max_size);
-    if (pool->mapped)
-        cap_mapped(pool, max_size);
+    pool->backing->ops->set_cap(pool->backing, max_size);
 }
 
 void weir__pool_set_limit(weir_pool *pool, uint64_t bytes)
@@ -268,7 +205,7 @@ static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
     atomic_store(&pool->cache.live_step, pool->kind.is_exact ? 0 : largest > LIVE_STEP ? largest : LIVE_STEP);
     atomic_store(&pool->cache.classes, classes);
     note_caches(pool);
-    unsigned former = atomic_load(&pool->device->cache_classes), kept = classes && pool->mapped ? UINT_MAX : classes;
+    unsigned former = atomic_load(&pool->device->cache_classes), kept = classes && pool->backing->ops->keeps_large ? UINT_MAX : classes;
     atomic_store(&pool->cache.kept, kept);
     while (kept > former && !atomic_compare_exchange_weak(&pool->device->cache_classes, &former, kept))
         continue;
@@ -289,7 +226,7 @@ static unsigned steps_mask(const struct policy_steps *steps)
     return mask;
 }
 
-/* The reuse attributes of both handles and, but for exportable pools, the threshold. Called with pool->lock held. */
+/* The reuse attributes and, but for exportable pools, the threshold. Called with pool->lock held. */
 static int apply_attributes(weir_pool *pool, const struct policy_pool *entry)
 {
     const struct {
@@ -301,13 +238,8 @@ static int apply_attributes(weir_pool *pool, const struct policy_pool *entry)
         { GPU_POOL_REUSE_INTERNAL_DEPENDENCIES, entry->reuse_internal_dependencies },
     };
     int code = GPU_SUCCESS;
-    if (pool->mapped)
-        atomic_store(&pool->mapped->waits, entry->reuse_internal_dependencies);
-    for (size_t i = 0; i < sizeof reuse / sizeof reuse[0] && code == GPU_SUCCESS; i++) {
-        code = weir__cuda_set(&pool->native, pool->native.handle, reuse[i].attribute, reuse[i].value);
-        if (code == GPU_SUCCESS && pool->native.small)
-            code = weir__cuda_set(&pool->native, pool->native.small, reuse[i].attribute, reuse[i].value);
-    }
+    for (size_t i = 0; i < sizeof reuse / sizeof reuse[0] && code == GPU_SUCCESS; i++)
+        code = pool->backing->ops->set(pool->backing, reuse[i].attribute, reuse[i].value);
     if (code == GPU_SUCCESS && !pool->native.is_exportable)
         code = weir__settings_write_threshold(
             pool, pool->use.is_parked ? 0 : policy_size_bytes(entry->release_threshold, pool->device->quota.bytes));
@@ -365,25 +297,4 @@ weir_status weir__settings_undo(weir_pool *pool, const struct policy *policy, co
     atomic_store(&pool->settings.is_auto, pool->settings.auto_before);
     pthread_mutex_unlock(&pool->lock);
     return WEIR_OK;
-}
-
-int weir__settings_copy(weir_pool *pool, gpu_pool made)
-{
-    static const enum gpu_pool_attribute attributes[] = {
-        GPU_POOL_REUSE_EVENT_DEPENDENCIES,
-        GPU_POOL_REUSE_OPPORTUNISTIC,
-        GPU_POOL_REUSE_INTERNAL_DEPENDENCIES,
-    };
-    const struct gpu *gpu = pool->w->gpu;
-    int code = GPU_SUCCESS;
-    for (size_t i = 0; i < sizeof attributes / sizeof attributes[0] && code == GPU_SUCCESS; i++) {
-        uint64_t value;
-        code = gpu->pool_get(pool->native.handle, attributes[i], &value);
-        if (code == GPU_SUCCESS)
-            code = gpu->pool_set(made, attributes[i], value);
-    }
-    for (size_t d = 0; d < pool->w->device_count && code == GPU_SUCCESS; d++)
-        if (pool->settings.peers[d])
-            code = set_access(gpu, made, (int)d, GPU_ACCESS_READ_WRITE);
-    return code;
 }

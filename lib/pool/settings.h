@@ -24,9 +24,6 @@ void weir__settings_note_all(weir *w);
 /* Takes all peers' access back, before the pool is destroyed. Whoever calls it alone knows the pool. */
 void weir__settings_withdraw(weir_pool *pool);
 
-/* Gives a new handle of an exportable pool what the present one has: reuse attributes and peers. Called with pool->lock held. */
-int weir__settings_copy(weir_pool *pool, gpu_pool made);
-
 /* Calls `use` with the pool's policy entry as it is now (a reload may change it), under weir.config. */
 void weir__pool_with_entry(weir_pool *pool, void (*use)(const struct policy_pool *entry, void *data), void *data);
 

@@ -10,7 +10,6 @@
 #include "lib/alloc/held.h"
 #include "lib/alloc/orphans.h"
 #include "lib/base/format.h"
-#include "lib/backing/arena.h"
 
 #define NOTEWORTHY 128  /* what is less than this part of the request did not decide */
 
@@ -51,26 +50,23 @@ static uint64_t sum_of(uint64_t a, uint64_t b)
 static void add_pool(struct figures *figures, weir_pool *pool)
 {
     const struct weir__held held = weir__pool_held(pool);
+    struct weir__backing_figures own;
     uint64_t pinned = 0;
+    pool->backing->ops->figures(pool->backing, &own);
     figures->live += held.live;
     figures->cached += held.cached;
     figures->barred += held.cached ? weir__flush_barred(pool) : 0;
     figures->orphaned += weir__orphans_bytes(pool->device, pool);
-    figures->reserved += weir__pool_figure(pool, GPU_POOL_RESERVED);
-    if (!pool->mapped) {
-        figures->idle += weir__pool_is_stuck(pool) ? 0 : weir__pool_idle(pool);
-        return;
-    }
-    const struct weir__arena_figures arena = weir__mapped_figures(pool->mapped);
-    figures->idle += arena.complete;
-    figures->pending += arena.pending;
-    if (weir__mapped_pinned(pool->mapped, WEIR__PINNED_PARTS, &pinned))
+    figures->reserved += own.reserved;
+    figures->idle += own.idle;
+    figures->pending += pool->backing->ops->pending(pool->backing);
+    if (pool->backing->ops->pinned(pool->backing, &pinned))
         figures->pinned += pinned;
 }
 
 static bool counts(const struct figures *figures, const weir_pool *pool)
 {
-    return figures->at_cap ? pool == figures->own : !pool->kind.is_host;
+    return figures->at_cap ? pool == figures->own : !pool->native.is_host;
 }
 
 static void find_tag(struct figures *figures, const struct weir__holder *holders, size_t count)
@@ -240,11 +236,11 @@ void weir__findings_write(char text[static WEIR__FINDINGS_LEN], const struct wei
     struct figures figures;
     text[0] = '\0';
     /* What lacks then is no memory of the device. */
-    if (report->request->lack == WEIR__PAGE_NO_ADDRESSES || report->request->lack == WEIR__PAGE_NO_HOST_MEMORY)
+    if (report->request->ask.lack == WEIR__PAGE_NO_ADDRESSES || report->request->ask.lack == WEIR__PAGE_NO_HOST_MEMORY)
         return;
     take(&figures, report);
     find_tag(&figures, holders, count);
-    if (figures.at_cap ? say_cap(text, &figures) : figures.own->kind.is_host || say_device(text, &figures))
+    if (figures.at_cap ? say_cap(text, &figures) : figures.own->native.is_host || say_device(text, &figures))
         return;
     say_obstacles(text, &figures);
 }

@@ -49,7 +49,7 @@ static bool climb_rungs(struct weir__climb *climb, unsigned first, unsigned last
         bool is_beside = climb->request->at_cap && rung == WEIR_RUNG_NEIGHBOURS;
         if (!weir__climb_has_step(climb, (weir_rung)rung) || is_beside)
             continue;
-        uint64_t begin = climb->gpu->now(), waited = climb->request->waited;
+        uint64_t begin = climb->gpu->now(), waited = climb->request->ask.waited;
         if (begin > climb->deadline) {
             climb->why = "the deadline passed before the next rung";
             return false;
@@ -58,7 +58,7 @@ static bool climb_rungs(struct weir__climb *climb, unsigned first, unsigned last
         bool rescued = weir__rungs[rung](climb, ptr);
         uint64_t took = climb->gpu->now() - begin;
         climb->rungs[rung].took += took;
-        climb->request->waited = waited; /* its waits are the rung's */
+        climb->request->ask.waited = waited; /* its waits are the rung's */
         weir__record_pool(WEIR__KIND_RUNG, climb->request->pool, rung, took);
         if (rescued)
             *rescuer = (weir_rung)rung;
@@ -84,7 +84,7 @@ static bool may_be_elsewhere(const struct weir__climb *climb)
 {
     uint64_t used = 0, memory = climb->device->info.memory;
     for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool))
-        if (!pool->kind.is_host)
+        if (!pool->native.is_host)
             used += weir__pool_figure(pool, GPU_POOL_USED);
     return used < memory && memory - used >= climb->request->asked;
 }
@@ -130,7 +130,7 @@ static bool is_hopeless(struct weir__climb *climb)
     if (max_size && request->asked > max_size) {
         climb->request->at_cap = true;
         climb->why = "the request alone is above max_size: nothing was tried";
-    } else if (!request->pool->kind.is_host && request->asked > climb->device->info.memory) {
+    } else if (!request->pool->native.is_host && request->asked > climb->device->info.memory) {
         climb->why = "the request alone is larger than the device: nothing was tried";
     } else if (weir__in_callback) {
         climb->why = "asked for within an out-of-memory callback: nothing was tried";
@@ -147,7 +147,7 @@ static bool wait_for_turn(struct weir__climb *climb, struct weir__recovery *reco
     while (recovery->running && recovery->count == count)
         if (pthread_cond_timedwait(&recovery->ended, &recovery->lock, &until) != 0)
             break;
-    climb->request->waited += climb->gpu->now() - since;
+    climb->request->ask.waited += climb->gpu->now() - since;
     return recovery->count != count;
 }
 
@@ -259,7 +259,7 @@ static bool climb_ladder(struct weir__climb *climb, void **ptr)
 static uint64_t deadline_left(const struct weir__request *request)
 {
     uint64_t all = atomic_load(&request->pool->settings.deadline);
-    return all > request->waited ? all - request->waited : 0;
+    return all > request->ask.waited ? all - request->ask.waited : 0;
 }
 
 /* What a climb changes of the thread, and has of its own; given back where a callback throws, too. */

@@ -14,7 +14,6 @@
 #include "lib/base/format.h"
 #include "lib/gpu/clock.h"
 #include "lib/pool/holders.h"
-#include "lib/backing/arena.h"
 #include "lib/recover/finding.h"
 #include "policy/report.h"
 
@@ -196,9 +195,9 @@ static const char *want_of(const struct weir__request *request, const struct gpu
 {
     if (request->at_cap)
         return "its max_size is reached";
-    if (request->lack == WEIR__PAGE_NO_ADDRESSES)
+    if (request->ask.lack == WEIR__PAGE_NO_ADDRESSES)
         return "its range has no gap of so many addresses, whatever memory there is: free the blocks between";
-    return request->lack ? "the host has no memory to keep track of it" : gpu->code_text(GPU_OUT_OF_MEMORY);
+    return request->ask.lack ? "the host has no memory to keep track of it" : gpu->code_text(GPU_OUT_OF_MEMORY);
 }
 
 /* Who holds memory --------------------------------------------------------------------------------------------------------------------- */
@@ -280,13 +279,13 @@ weir_status weir__report(const struct weir__report *report)
         count = 0;
     weir__findings_write(findings, report, holders, count);
     atomic_fetch_add_explicit(&pool->figures.failures, 1, memory_order_relaxed);
-    error->status = report->request->lack == WEIR__PAGE_NO_HOST_MEMORY ? WEIR_NO_HOST_MEMORY : WEIR_OUT_OF_MEMORY;
+    error->status = report->request->ask.lack == WEIR__PAGE_NO_HOST_MEMORY ? WEIR_NO_HOST_MEMORY : WEIR_OUT_OF_MEMORY;
     error->cuda_code = GPU_OUT_OF_MEMORY;
     append(error, 0, "no %s for pool '%s' on device %d%s: %s (%s)", weir__bytes(size, report->request->asked), pool->name,
            pool->device->index, stream_of(stream, report->request), want_of(report->request, gpu), gpu->code_name(GPU_OUT_OF_MEMORY));
     append_rungs(error, report);
     append_device(error, pool->device);
-    if (!report->request->at_cap && !pool->kind.is_host)
+    if (!report->request->at_cap && !pool->native.is_host)
         append_others(error, pool->device);
     append(error, 0, "%s", findings);
     append_pools(error, pool);

@@ -11,7 +11,6 @@
 #include "lib/alloc/waits.h"
 #include "lib/base/event.h"
 #include "lib/gpu/clock.h"
-#include "lib/backing/arena.h"
 #include "lib/recover/callbacks.h"
 #include "lib/recover/climb.h"
 
@@ -22,7 +21,7 @@ bool weir__climb_pause(struct weir__climb *climb, uint64_t *pause)
     uint64_t since = climb->gpu->now();
     bool is_in_time = weir__event_pause(climb->gpu, pause, climb->deadline);
     if (is_in_time)
-        climb->request->waited += climb->gpu->now() - since;
+        climb->request->ask.waited += climb->gpu->now() - since;
     return is_in_time;
 }
 
@@ -48,7 +47,7 @@ struct timespec weir__climb_deadline(const struct weir__climb *climb)
 static bool alone_begin(struct weir__climb *climb)
 {
     struct timespec until = weir__climb_deadline(climb);
-    if (weir__asking_alone_begin(&climb->device->asking, &until, climb->gpu, &climb->request->waited))
+    if (weir__asking_alone_begin(&climb->device->asking, &until, climb->gpu, &climb->request->ask.waited))
         return true;
     climb->why = "the deadline passed while other requests were tried";
     return false;
@@ -176,7 +175,7 @@ static bool rung_flush(struct weir__climb *climb, void **ptr)
 static uint64_t idle_of(const struct weir__climb *climb)
 {
     const weir_pool *pool = climb->request->pool;
-    return climb->request->at_cap || pool->kind.is_host ? weir__pool_idle(pool) : weir__device_idle(climb->device);
+    return climb->request->at_cap || pool->native.is_host ? weir__pool_idle(pool) : weir__device_idle(climb->device);
 }
 
 static void count_waited(struct weir__climb *climb, uint64_t bytes, uint64_t most)
@@ -185,15 +184,13 @@ static void count_waited(struct weir__climb *climb, uint64_t bytes, uint64_t mos
     *gave = *gave + bytes < most ? *gave + bytes : *gave < most ? most : *gave;
 }
 
-/* Whether a free in an arena that counts has an event that is not complete. Those of any size on streams that are not open have one. */
-static bool are_arenas_waited_for(const struct weir__climb *climb)
+/* Whether a free in a pool that counts has an event that is not complete. In an arena those of any size on unopened streams have one. */
+static bool are_pools_waited_for(const struct weir__climb *climb)
 {
     const weir_pool *own = climb->request->pool;
-    bool is_left = false;
-    for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool))
-        if (pool->mapped && (pool == own || !climb->request->at_cap))
-            is_left = weir__mapped_look(pool->mapped) || is_left;
-    return is_left;
+    if (climb->request->at_cap)
+        return own->backing->ops->tell(own->backing, WEIR__TELL_LOOK, 0);
+    return weir__device_tell(climb->device, WEIR__TELL_LOOK, 0);
 }
 
 static bool rung_wait(struct weir__climb *climb, void **ptr)
@@ -202,7 +199,7 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
     uint64_t idle = idle_of(climb), began = climb->gpu->now(), next = began + MOMENT;
     size_t left = collect(climb, waits);
     uint64_t untried = 0, pause = 0; /* bytes that came free since the last attempt */
-    bool any = false, rescued = false, has_arenas = climb->device->w->has_arenas, in_arenas = has_arenas, are_due, are_others = true;
+    bool any = false, rescued = false, in_arenas = climb->device->w->has_arenas, are_due, are_others = true;
     qsort(waits, left, sizeof *waits, compare_waits);
     do {
         struct weir__seen seen = { .any = false };
@@ -217,7 +214,7 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
             seen.bytes += look_at_others(climb, &are_others);
         untried += seen.bytes + orphans;
         bool were_in_arenas = in_arenas;
-        in_arenas = has_arenas && are_arenas_waited_for(climb);
+        in_arenas = are_pools_waited_for(climb);
         any = any || seen.any || orphans || (were_in_arenas && !in_arenas);
         /* A failed attempt at a large size is dear, so there is none before enough came free, or before waits that promise nothing. Of what
            came free elsewhere, and of what was freed after these waits began, nothing is known here, so all is looked at anew, each time
@@ -246,7 +243,7 @@ static uint64_t trim(struct weir__climb *climb)
         if (!helps || weir__pool_trim(pool, 0, &released) != GPU_SUCCESS)
             continue;
         all += released;
-        if (!pool->mapped && !pool->kind.is_host && !weir__pool_is_stuck(pool))
+        if (weir__pool_lends_idle(pool) && !weir__pool_is_stuck(pool))
             climb->left += weir__pool_idle(pool);
     }
     climb->rungs[WEIR_RUNG_TRIM].gave += all;
@@ -274,8 +271,8 @@ static uint64_t trim_graphs(const struct weir__climb *climb, bool *is_room)
 static bool rung_trim(struct weir__climb *climb, void **ptr)
 {
     uint64_t others = 0;
-    bool is_room = false, is_for_device = !climb->request->at_cap && !climb->request->pool->kind.is_host;
-    if (is_for_device && climb->request->pool->mapped)
+    bool is_room = false, is_for_device = !climb->request->at_cap && !climb->request->pool->native.is_host;
+    if (is_for_device && !climb->request->pool->backing->ops->lends_idle)
         others = weir__others_trim(climb->device, climb->deadline);
     if (is_for_device)
         others += trim_graphs(climb, &is_room);
@@ -303,9 +300,9 @@ static struct help help_of(const struct weir__climb *climb)
     const struct weir__request *request = climb->request;
     struct help help = { .obtainable = weir__device_obtainable(climb->device) };
     for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool))
-        if (request->at_cap || request->pool->kind.is_host ? pool == request->pool : !pool->kind.is_host)
+        if (request->at_cap || request->pool->native.is_host ? pool == request->pool : !pool->native.is_host)
             help.frees += weir__pool_frees(pool);
-    if (!request->at_cap && !request->pool->kind.is_host)
+    if (!request->at_cap && !request->pool->native.is_host)
         help.frees += weir__others_frees(climb->device);
     return help;
 }
@@ -404,7 +401,7 @@ static bool rung_neighbours(struct weir__climb *climb, void **ptr)
     neighbours.plea.prepare = prepare_plea;
     neighbours.plea.retry = retry_plea;
     neighbours.plea.time_left = climb->deadline > now ? climb->deadline - now : 0;
-    if (!rescue || climb->request->pool->kind.is_host)
+    if (!rescue || climb->request->pool->native.is_host)
         return false;
     weir__request_give_back(climb->request);
     rescue(&neighbours.plea);

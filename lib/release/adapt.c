@@ -18,9 +18,6 @@
 #define ASKED_RENT 8                 /* times as dear, where a neighbour has asked for memory */
 #define ASKED_TIME (60 * GPU_SECOND) /* as long ago as this, at most */
 
-/* Nanoseconds for a GiB (measured on an H200; an arena's for pieces of 64 MiB, between those measured for 32 and 256). */
-static const struct weir__demand_costs pool_costs = {.grow = 830000, .trim = 930000}, arena_costs = {.grow = 450000, .trim = 600000};
-
 /* Whether a neighbour has asked for memory of the pool's device of late. */
 static bool is_asked(const weir_pool *pool, uint64_t now)
 {
@@ -32,7 +29,8 @@ static bool is_asked(const weir_pool *pool, uint64_t now)
 /* What memory of the pool costs at present. */
 static struct weir__demand_costs costs_of(const weir_pool *pool, uint64_t now)
 {
-    struct weir__demand_costs costs = pool->mapped ? arena_costs : pool_costs;
+    const struct weir__backing_ops *ops = pool->backing->ops;
+    struct weir__demand_costs costs = {.grow = ops->grow, .trim = ops->trim};
     costs.rent = RENT * WEIR__DEMAND_EPOCH / GPU_SECOND * (is_asked(pool, now) ? ASKED_RENT : 1);
     return costs;
 }

@@ -8,7 +8,6 @@
 #include "lib/alloc/held.h"
 #include "lib/alloc/waits.h"
 #include "lib/gpu/clock.h"
-#include "lib/backing/arena.h"
 
 #define POLL_FIRST UINT64_C(20000)   /* nanoseconds between two looks at pending frees, doubling, */
 #define POLL_LONGEST GPU_MILLISECOND /* up to this */
@@ -71,7 +70,7 @@ static bool is_captured(weir_pool *pool)
 static bool is_asked(const struct weir__give *give, const weir_pool *pool)
 {
     /* Memory of the host helps no neighbour. */
-    return (!give->pool || strcmp(give->pool, pool->name) == 0) && !(give->request.is_neighbour && pool->kind.is_host);
+    return (!give->pool || strcmp(give->pool, pool->name) == 0) && !(give->request.is_neighbour && pool->native.is_host);
 }
 
 /* Bytes that the pool could let go of now, above `keep`. */
@@ -119,11 +118,11 @@ static bool trim_device(struct weir__give *give, struct weir__device *device)
     return give->gave > before;
 }
 
-/* Bytes that are free in pages of an arena in which something is live. CUDA does not say as much of its pools' steps. */
+/* Bytes that are free and cannot go back, as far as the pool knows. */
 static uint64_t pinned_in(weir_pool *pool)
 {
     uint64_t pinned = 0;
-    return pool->mapped && weir__mapped_pinned(pool->mapped, WEIR__PINNED_PARTS, &pinned) ? pinned : 0;
+    return pool->backing->ops->pinned(pool->backing, &pinned) ? pinned : 0;
 }
 
 uint64_t weir__give_offer(weir *w, int device)
@@ -139,8 +138,8 @@ uint64_t weir__give_offer(weir *w, int device)
         live += pinned_in(pool);
         if (keep < live)
             keep = live;
-        if (!pool->kind.is_host && !weir__pool_is_stuck(pool) && reserved > keep && !is_captured(pool))
-            offer += pool->mapped ? reserved - keep : (reserved - keep) / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP;
+        if (!pool->native.is_host && !weir__pool_is_stuck(pool) && reserved > keep && !is_captured(pool))
+            offer += (reserved - keep) / pool->backing->ops->step * pool->backing->ops->step;
     }
     return offer;
 }

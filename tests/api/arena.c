@@ -415,7 +415,7 @@ START_TEST(blocks_that_outlive_the_weir_are_freed_without_one)
     ck_assert_int_eq(weir_free(NULL, first, stream), WEIR_INVALID);
     scene_ok(weir_free(NULL, second, stream), "a free after the close");
     scene_sync(stream);
-    weir__mapped_sweep();
+    weir__arena_sweep();
     ck_assert_uint_ge(free_memory(), before);
 }
 END_TEST

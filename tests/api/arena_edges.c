@@ -132,7 +132,7 @@ START_TEST(closed_arena_gives_back_what_no_live_block_lies_on)
     uint64_t before = free_memory();
     scene_ok(weir_free(NULL, large, stream), "a free after the close");
     scene_sync(stream);
-    weir__mapped_sweep();
+    weir__arena_sweep();
     ck_assert_uint_ge(free_memory(), before + 64 * MIB);
     scene_ok(weir_free(NULL, small, stream), "a free after the close");
 }
@@ -314,7 +314,7 @@ START_TEST(weirs_may_be_closed_while_others_take_what_they_have_idle)
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
     scene.gpu->device_synchronize(0);
-    weir__mapped_sweep();
+    weir__arena_sweep();
 }
 END_TEST
 

@@ -387,7 +387,7 @@ static void check_machine(void)
     for (int device = 0; device < 2; device++)
         ck_assert_int_eq(gpu->device_synchronize(device), GPU_SUCCESS);
     weir__retired_sweep(gpu);
-    weir__mapped_sweep();
+    weir__arena_sweep();
     sim_census(&census);
     ck_assert_uint_eq(census.blocks, 0);
     ck_assert_uint_eq(census.pools, 0);

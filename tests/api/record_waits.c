@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "lib/alloc/request.h"
-#include "lib/backing/arena.h"
+#include "lib/backing/arena_internal.h"
 #include "lib/record/unwind.h"
 #include "lib/recover/recover.h"
 #include "tests/api/hook.h"
@@ -169,7 +169,7 @@ static pthread_mutex_t *growth_lock(void)
 
 static pthread_mutex_t *growing_lock(void)
 {
-    return &scene.pool->mapped->growing;
+    return &((struct weir__mapped *)scene.pool->backing)->growing;
 }
 
 static const struct {

@@ -94,7 +94,7 @@ void scene_end(void)
     struct sim_census census;
     scene.gpu->device_synchronize(0); /* pools closed with frees pending can be destroyed now */
     weir__retired_sweep(scene.gpu);
-    weir__mapped_sweep();
+    weir__arena_sweep();
     sim_census(&census);
     ck_assert_msg(!census.blocks && !census.pools && !census.streams && !census.events && !census.ranges && !census.pages,
                   "left behind: %zu blocks, %zu pools, %zu streams, %zu events, %zu ranges, %zu pages", census.blocks, census.pools,

@@ -73,7 +73,7 @@ static uint64_t reserved_now(const struct stage *stage, uint64_t *peak)
     for (size_t d = 0; d < stage->w->device_count; d++)
         for (weir_pool *pool = weir__device_next_pool(&stage->w->devices[d], NULL); pool;
              pool = weir__device_next_pool(&stage->w->devices[d], pool)) {
-            if (pool->kind.is_host)
+            if (pool->native.is_host)
                 continue;
             bytes += weir__pool_figure(pool, GPU_POOL_RESERVED);
             *peak += weir__pool_figure(pool, GPU_POOL_RESERVED_HIGH);
