@@ -168,9 +168,21 @@ static struct call enter(const struct slot *slot)
     return (struct call){.line = weir__line_of(slot->device ? rig.other : rig.fences, &legacy), .is_named = true};
 }
 
+/* Whether a mark stands behind all that was freed on the line, or is due. */
+static bool is_cared_for(const struct weir__line *line)
+{
+    uint64_t last = line->count ? line->marks[line->count - 1].step : atomic_load(&line->done);
+    for (const struct weir__debt *debt = line->debts; debt; debt = debt->next)
+        for (unsigned i = 0; i < debt->count; i++)
+            if (debt->parts[i].step > last && !atomic_load(&line->uncovered))
+                return false;
+    return true;
+}
+
 static void leave(struct call call)
 {
     ck_assert(weir__line_is_valid(call.line));
+    ck_assert(is_cared_for(call.line) && is_cared_for(rig.fences->whole) && is_cared_for(rig.other->whole));
     if (call.is_named)
         weir__line_put(call.line);
 }
