@@ -13,11 +13,11 @@ const char *weir__bytes(char text[WEIR__BYTES_LEN], uint64_t bytes);
 
 #define WEIR__BYTES(bytes) weir__bytes((char[WEIR__BYTES_LEN]){ 0 }, bytes)
 
-/* The same of what is kept: "all" for UINT64_MAX. */
+/* The same for a size that a pool is to keep: "all" for UINT64_MAX. */
 const char *weir__bytes_kept(char text[WEIR__BYTES_LEN], uint64_t bytes);
 
 #define WEIR__TIME_LEN 32
-#define WEIR__TIME_DIGITS 3 /* that count, in all that Weir says */
+#define WEIR__TIME_DIGITS 3 /* significant digits, in all that Weir prints */
 #define WEIR__TIME_DIGITS_MOST 20
 
 /* Writes "0 s", "87 ns", "1.50 µs", "12.3 ms", "1.23 s" or "3600 s" into text and returns it: three digits that count, and all those of whole

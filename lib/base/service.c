@@ -161,7 +161,8 @@ static void sleep_until_due(void)
         make_due();
 }
 
-/* With the lock, which is let go of. A thread that the application's log function ends, in the middle of its work, has a successor. */
+/* Called with the lock, and releases it. If the application's log function ended the thread in the middle of its work, a new thread takes
+   its place. */
 static void end_thread(const int *unused)
 {
     (void)unused;

@@ -297,7 +297,7 @@ static inline void sim_note_change(void)
 
 /* 0, or GPU_INVALID_DEVICE: there is none of that number. */
 int sim_device_find(int device);
-/* The device lacks so many bytes more (-bytes: less) for one of its accounts that are no pool. false: it has not so many. */
+/* Charges an account of the device that is no pool with so many bytes more (-bytes: less). Returns false if the device has too few. */
 bool sim_device_charge(int device, struct sim_pool *account, uint64_t bytes);
 /* Whether the simulated driver is at least this version (12020 is 12.2). */
 bool sim_driver(uint64_t version);
@@ -307,11 +307,11 @@ bool sim_supports(int device, enum gpu_feature feature, char *why, size_t len);
 
 /* Moves the clock and runs what is due by then. Only sim_thread.c may move that of a named machine. */
 void sim_advance_to(uint64_t time);
-/* What a call costs: nothing on a named machine, whose clock runs by itself. */
+/* Moves the clock by what a call costs. Does nothing on a named machine, whose clock runs by itself. */
 void sim_advance_by(uint64_t nanoseconds);
 /* Adds work of so many nanoseconds to the stream and returns when it will have ended. */
 uint64_t sim_enqueue(struct sim_stream *stream, uint64_t nanoseconds);
-/* Puts the action behind all that is due no later. */
+/* Inserts the action behind all actions that are due no later. */
 void sim_action_insert(struct sim_action *action);
 /* Queues the record of a shared event: the fence is done when the stream comes to it. 0 or GPU_OUT_OF_MEMORY. */
 int sim_fence_enqueue(struct sim_stream *stream, int fence);

@@ -56,8 +56,8 @@ struct sim_fence {
     uint64_t holders; /* the process whose stream has not come to it, and those whose streams wait for it */
     uint64_t done_at;
     int recorder; /* slot of the process that recorded it, -1 once that is dead */
-    bool done;    /* never becomes true when the recorder died before */
-    bool current; /* an event has it */
+    bool done;    /* stays false if the recorder died before its stream got there */
+    bool current; /* some event still has this as its last record */
 };
 
 struct sim_machine {
@@ -82,7 +82,7 @@ int sim_machine_open(const struct sim_settings *settings, char *why, size_t len)
 void sim_machine_close(void);
 /* Whether a machine of that name could be joined. 0, or -1 and why. Changes nothing. */
 int sim_machine_check(const struct sim_settings *settings, char *why, size_t len);
-/* The same for a process that exits, whose other threads may still call: what they have from now on is a private, empty machine. */
+/* sim_machine_close() for a process that exits. Its other threads may still call: they have a private, empty machine from now on. */
 void sim_machine_leave(void);
 /* In the child of a fork: what it has is a private, empty machine, and its parent's slot is not kept alive by it. */
 void sim_machine_after_fork(void);

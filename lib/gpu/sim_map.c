@@ -30,7 +30,7 @@ struct sim_page {
     int device;
     uint64_t size, offset;  /* offset: in the file */
     unsigned char *address; /* NULL: not mapped */
-    bool released;          /* it goes once it is unmapped */
+    bool released;          /* the page's owner released it: it goes once it is unmapped */
     bool access[SIM_DEVICES_MAX];
 };
 

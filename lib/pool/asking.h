@@ -2,11 +2,12 @@
 /*
  * asking.h - which requests CUDA is being asked for on a device at this moment.
  *
- * A request that fails beside others may fail because of them: at a cap for what they may get, on the device because CUDA takes all that is
- * left before it gives up on one of them. So whoever failed beside others asks once more alone, and only that answer counts.
+ * A request that fails beside others may fail because of them: at a cap since they have claimed the rest, on the device since CUDA takes
+ * all memory that is left before it gives up on one of them. So a request that failed beside others asks once more alone, and only that
+ * answer counts.
  *
- * Owned by its device. To ask costs two atomic additions; `lock` is taken only while somebody asks alone or wants to. No other lock of
- * Weir's but pool.exchange and pool.lock is taken between begin and end.
+ * Owned by its device. Asking costs two atomic additions; `lock` is taken only while a thread asks alone or wants to. Between begin and end
+ * a thread takes no lock of Weir's but pool.exchange and pool.lock.
  */
 #ifndef WEIR_LIB_ASKING_H
 #define WEIR_LIB_ASKING_H
@@ -20,27 +21,27 @@
 #include "lib/gpu/gpu.h"
 
 struct weir__asking {
-    _Atomic uint64_t begun, ended; /* how often somebody began to ask, and ended */
-    atomic_bool is_closed;         /* somebody asks alone, or waits for the others to end: nobody begins */
-    pthread_mutex_t lock;          /* of who sets is_closed, and of */
-    unsigned waiting;              /* who wait to begin: they do before anybody else asks alone */
+    _Atomic uint64_t begun, ended; /* how often a thread began to ask, and ended */
+    atomic_bool is_closed;         /* a thread asks alone, or waits for the others to end: no other begins */
+    pthread_mutex_t lock;          /* guards the setting of is_closed, and `waiting` */
+    unsigned waiting;              /* threads that wait to begin, which they do before another asks alone */
     pthread_cond_t changed;        /* on CLOCK_MONOTONIC */
 };
 
 void weir__asking_init(struct weir__asking *asking);
 void weir__asking_destroy(struct weir__asking *asking);
 
-/* One who asks. */
+/* One call of CUDA for memory. */
 struct weir__asker {
-    uint64_t number; /* how often somebody began before */
-    bool was_beside; /* somebody was asking already */
+    uint64_t number; /* how often a thread had begun before */
+    bool was_beside; /* another thread was asking already */
 };
 
-/* The rare cases: somebody asks alone. The first returns what `begun` was at the begin that came of it. */
+/* The rare cases: another thread asks alone. weir__asking_wait() returns what `begun` was when the caller could begin. */
 uint64_t weir__asking_wait(struct weir__asking *asking, const struct gpu *gpu, uint64_t *waited);
 void weir__asking_wake(struct weir__asking *asking);
 
-/* weir__asking_end() follows. Waits while somebody asks alone; *waited grows by the nanoseconds. */
+/* Called before CUDA is asked; weir__asking_end() follows. Waits while another thread asks alone, and adds the nanoseconds to *waited. */
 static inline struct weir__asker weir__asking_begin(struct weir__asking *asking, const struct gpu *gpu, uint64_t *waited)
 {
     uint64_t number = atomic_fetch_add(&asking->begun, 1);
@@ -49,7 +50,7 @@ static inline struct weir__asker weir__asking_begin(struct weir__asking *asking,
     return (struct weir__asker){ .number = number, .was_beside = atomic_load(&asking->ended) != number };
 }
 
-/* Whether anybody else has been asking since the begin. */
+/* Whether another thread has been asking since the begin. */
 static inline bool weir__asking_is_beside(struct weir__asking *asking, struct weir__asker asker)
 {
     return asker.was_beside || atomic_load(&asking->begun) != asker.number + 1;
@@ -62,8 +63,8 @@ static inline void weir__asking_end(struct weir__asking *asking)
         weir__asking_wake(asking);
 }
 
-/* Waits until nobody asks, and lets nobody begin until weir__asking_alone_end(). false: that took until `until`. *waited grows by the
-   nanoseconds. */
+/* Waits until no other thread asks, and lets none begin until weir__asking_alone_end(). Returns false if others still asked at `until`.
+   Adds the nanoseconds to *waited. */
 bool weir__asking_alone_begin(struct weir__asking *asking, const struct timespec *until, const struct gpu *gpu, uint64_t *waited);
 void weir__asking_alone_end(struct weir__asking *asking);
 

@@ -25,22 +25,22 @@ struct table {
 };
 
 /*
- * Runs of words, each of which is there once and has a number. An entry is one word, its hash and its length, then its words. The tables
- * lie one behind the other, each twice as large as the one before, whose entries it has as well; who still looks into an older one finds
- * less there, and looks again under the lock.
+ * A set of runs of words, each kept once, under a number. An entry is one word with its hash and its length, then its words. Hash tables
+ * lie one behind the other, each twice as large as the one before, and with its entries too; a thread that still looks into an older table
+ * may miss an entry, and looks again under the lock.
  */
 struct interned {
     _Atomic(struct table *) table; /* the last one. Changed under `lock` */
     _Atomic uint32_t count;        /* the highest number. Changed under `lock`, once its entry is whole */
     uint32_t max;
-    uint32_t *starts;       /* where each number's entry begins in `words`; written under `lock` before `count` or a slot tells of it */
+    uint32_t *starts;       /* [number]: the entry's place in `words`; written under `lock`, before `count` or a slot names it */
     uint64_t *words;        /* likewise */
     size_t used, max_words; /* `used` is guarded by `lock` */
-    char *next_table;       /* where the next one begins. Guarded by `lock` */
+    char *next_table;       /* where the next table begins. Guarded by `lock` */
     void *memory;           /* starts, words, tables: one mapping */
     size_t bytes;
     weir__spin lock;
-    atomic_bool is_full; /* one found no room, so that those after it need not ask for the lock. Set under it */
+    atomic_bool is_full; /* an entry found no room: later ones need not take the lock. Set under `lock` */
     atomic_uint_fast64_t lost;
 };
 

@@ -32,14 +32,14 @@ static int (*unw_backtrace)(void **buffer, int size); /* written under `once`; N
 static uintptr_t own_low, own_high;                   /* likewise: the code of the shared library that Weir is in, or nothing */
 static _Atomic enum weir__unwind_way chosen;          /* written once, behind all of the above */
 
-/* Of each thread. */
+/* What each thread knows of itself. */
 static __thread struct {
     bool is_inside;
     bool has_limits;
-    uintptr_t low, high; /* its stack; 0 and 0 if nobody knows */
+    uintptr_t low, high; /* the bounds of its stack; 0 and 0: unknown */
 } self;
 
-/* The code of the object that has this file, unless that is the program. */
+/* Finds the code of the shared library that this file is in; of the program itself nothing is noted. */
 static int find_own(struct dl_phdr_info *info, size_t size, void *unused)
 {
     (void)size;
@@ -59,9 +59,9 @@ static int find_own(struct dl_phdr_info *info, size_t size, void *unused)
 }
 
 /*
- * The library stays open for good: its caches hang on the threads. A set-user-ID program's loader looks in the system's folders alone.
- * Under the thread sanitizer it is not used: what frees the caches of a thread that ends takes a lock then, when the sanitizer knows the
- * thread no more.
+ * Loads libunwind, which stays loaded, as threads have caches of it. In a set-user-ID program the loader looks in the system's folders
+ * alone. Under the thread sanitizer libunwind is not used: it takes a lock when it frees the caches of a thread that ends, which the
+ * sanitizer no longer knows then.
  */
 static void load(void)
 {
@@ -69,7 +69,7 @@ static void load(void)
     dl_iterate_phdr(find_own, NULL);
     if (!LIBUNWIND_IS_SAFE || dlsym(RTLD_DEFAULT, "__tsan_init"))
         return;
-    /* Into the program's namespace, whose code it is to know, where this is in another one (LD_AUDIT). */
+    /* Into the program's namespace, whose code libunwind has to know, also if this library is in another one (LD_AUDIT). */
     void *library = dlmopen(LM_ID_BASE, "libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return;

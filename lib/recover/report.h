@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* report.h - what is said of a request that found no memory: first what decides, then what the pools of the device hold. */
+/* report.h - the report on a request that found no memory: first what decided that, then what the pools of the device hold. */
 #ifndef WEIR_LIB_REPORT_H
 #define WEIR_LIB_REPORT_H
 
@@ -8,7 +8,7 @@
 /* What one rung of the ladder did. */
 struct weir__rung_report {
     bool ran;
-    uint64_t gave; /* bytes that were not to be had before, as far as Weir knows them */
+    uint64_t gave; /* bytes that the rung made available, as far as Weir knows */
     uint64_t took; /* nanoseconds */
 };
 
@@ -17,11 +17,11 @@ struct weir__report {
     const struct weir__rung_report *rungs; /* WEIR_RUNG_COUNT of them */
     uint64_t left;    /* bytes of CUDA's pools that were idle behind the last trim, which had given back what it could */
     const char *note; /* of the neighbours rung; "" */
-    const char *why;  /* the ladder was not climbed to its end, and why; NULL: it was */
+    const char *why;  /* why the ladder was not climbed to its end; NULL: it was */
 };
 
-/* Writes it into the thread's last error and into the log, and counts the failure. Returns WEIR_OUT_OF_MEMORY, or
-   WEIR_NO_HOST_MEMORY where that is what an arena lacked. */
+/* Writes the report into the thread's last error and into the log, and counts the failure. Returns WEIR_OUT_OF_MEMORY, or
+   WEIR_NO_HOST_MEMORY if an arena lacked host memory. */
 weir_status weir__report(const struct weir__report *report);
 
 #endif

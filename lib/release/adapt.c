@@ -80,7 +80,7 @@ static void audit(struct weir__adapted *adapted, uint64_t reserved, const struct
     }
 }
 
-/* So many epochs later. */
+/* Shifts the bytes that were given by epoch, as so many epochs have passed. */
 static void age_given(struct weir__adapted *adapted, uint64_t epochs)
 {
     uint64_t by = weir__smaller(epochs, WEIR__ADAPTED_EPOCHS);
@@ -93,7 +93,7 @@ static void end_epochs(weir_pool *pool, uint64_t now, uint64_t use, uint64_t res
     struct weir__adapted *adapted = &pool->adapted;
     const struct weir__demand_costs costs = costs_of(pool, now);
     uint64_t passed = (now - adapted->began) / WEIR__DEMAND_EPOCH, quiet = weir__smaller(adapted->low, use);
-    /* It slept through the others, for as long as nothing was freed. */
+    /* The keeper slept through all but the last epoch, since nothing was freed: the use of these was steady. */
     for (uint64_t i = 1; i < weir__smaller(passed, WEIR__DEMAND_EPOCHS); i++)
         weir__demand_add(&adapted->demand, quiet, quiet, &costs);
     weir__demand_add(&adapted->demand, adapted->low, adapted->high, &costs);

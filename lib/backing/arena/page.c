@@ -216,11 +216,11 @@ static int move_page(struct weir__pages *pages, const struct source *source, uin
 struct growth {
     struct weir__pages *pages;
     struct weir__extent *first, *last;
-    uint64_t end;  /* the address behind the request; `last` goes beyond it where a larger page than it needs would fit */
-    uint64_t lack; /* bytes of it that have no page yet */
-    uint64_t step; /* bytes of the smallest new page where there is memory enough; 0: what is lacking */
-    uint64_t most; /* bytes of a new page: less than pages may have once larger ones could not be created */
-    bool moves;    /* false: a page could not be moved */
+    uint64_t end;  /* the address behind the request; `last` goes beyond, where a larger page would fit */
+    uint64_t lack; /* bytes of the place that have no page yet */
+    uint64_t step; /* bytes of the smallest new page, if the device has enough; 0: the missing bytes */
+    uint64_t most; /* bytes of the largest new page; falls when larger ones cannot be created */
+    bool moves;    /* whether to move pages; false once a move failed */
 };
 
 static struct weir__extent *hold_piece(const struct growth *growth, struct weir__extent *extent)

@@ -2,11 +2,11 @@
 /*
  * page.h - the pages under one range of extents: physical memory, mapped where the range lacks it and taken away where nobody needs it.
  *
- * A page is mapped and unmapped as a whole. It is moved to another address rather than made anew, and only if all of it is complete.
+ * A page is mapped and unmapped as a whole. A page of which all is complete is moved to another address rather than made anew.
  *
- * One thread at a time, which is its owner's business, as with extents. But a driver's call takes long, and what it concerns is held
- * meanwhile, so whoever makes it may let others take, give and complete during it. They must not grow or trim: for that the owner has a
- * second lock, which it keeps.
+ * The owner lets one thread at a time in, as with extents. But a call of the driver takes long, and the extents that it concerns are held
+ * meanwhile. So the thread that calls the driver may let others take, give and complete extents during the call. Others must not grow or
+ * trim: for these the owner has a second lock, which it keeps.
  */
 #ifndef WEIR_LIB_PAGE_H
 #define WEIR_LIB_PAGE_H
@@ -26,7 +26,7 @@ struct weir__page_driver {
     int (*map)(void *data, uint64_t address, uint64_t bytes, uint64_t handle);
     int (*unmap)(void *data, uint64_t address, uint64_t bytes);
     void (*release)(void *data, uint64_t bytes, uint64_t handle);
-    bool (*is_shortage)(int code); /* whether a call that failed with it could succeed with more memory, or for a smaller page */
+    bool (*is_shortage)(int code); /* whether a call that failed with this code could succeed with more memory, or for a smaller page */
 };
 
 #define WEIR__PAGE_NO_HOST_MEMORY (-1)
@@ -43,8 +43,8 @@ struct weir__page {
 struct weir__page_sizes {
     unsigned least, shift; /* as in struct weir__extents */
     uint64_t most;         /* bytes of the largest page */
-    uint64_t step;         /* bytes: 1/64 of what is mapped is the smallest growth, but no more than this, */
-    uint64_t alone;        /* and but for requests of so many bytes: theirs go back with them, whatever lives beside them */
+    uint64_t step;         /* bytes: the smallest growth is 1/64 of what is mapped, but no more than this */
+    uint64_t alone;        /* but requests of so many bytes or more grow by what they lack alone, so that it can go back with them */
 };
 
 struct weir__pages {
@@ -54,34 +54,34 @@ struct weir__pages {
     struct weir__pages *other; /* the other range of the arena: pages move from one to the other. NULL: there is none */
     const struct weir__page_driver *driver;
     void *data;
-    uint64_t mapped_bytes;                               /* of all pages: live, complete, pending, and held meanwhile */
+    uint64_t mapped_bytes;                               /* of all pages: live, complete, pending and held */
     uint64_t created_count, moved_count, released_count; /* pages, since the beginning */
-    uint64_t looked_count;                               /* holes and free extents that were looked at, since then */
+    uint64_t looked_count;                               /* holes and free extents that were looked at, since the beginning */
 };
 
-/* Nothing is mapped. base > 0, bytes: multiples of the unit. false: no host memory; clear it also then. */
+/* Begins with nothing mapped. base > 0, bytes: multiples of the unit. Returns false without host memory; call clear() also then. */
 bool weir__pages_init(struct weir__pages *pages, uint64_t base, uint64_t bytes, const struct weir__page_sizes *sizes,
                       const struct weir__page_driver *driver, void *data);
 /* Unmaps and releases all pages. Precondition: nobody uses their memory any more. */
 void weir__pages_clear(struct weir__pages *pages);
 
 /*
- * Brings pages to where the request fits with the fewest, and serves it: complete pages from elsewhere first, then new ones, and at last
- * those of smaller sizes. It fails for lack of memory only where what the device has and the pages that are complete as a whole, rounded
- * down to units, are too little for the request. Returns 0 and sets *extent; a code of the driver or one of the above otherwise. Then pages
- * that were created for it are released again, and what was complete before may have moved or been released.
+ * Serves a request at the place where it fits with the fewest more pages. Complete pages from elsewhere come there first, then new ones,
+ * and at last new ones of smaller sizes. The request fails for lack of memory only if the free memory of the device and the pages that are
+ * complete as a whole, rounded down to units, are too little. Returns 0 and sets *extent; else a code of the driver or one of the above. A
+ * failed call has released the pages that it created, and may have moved or released pages that were complete before.
  */
 int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stream, uint64_t bytes, struct weir__extent **extent);
 
-/* Unmaps and releases complete pages, those of the highest addresses first, until it is so many bytes or there are no more. Returns how
-   many it was; a call that fails ends it as well. */
+/* Unmaps and releases complete pages, those of the highest addresses first, until `bytes` are released, there are no more, or a call of the
+   driver fails. Returns how many bytes were released. */
 uint64_t weir__pages_trim(struct weir__pages *pages, uint64_t bytes);
 
-/* Bytes that are free in pages in which something is live, so that no trim can give them back. false: to know it, more than so many parts
-   of extents would have to be looked at. */
+/* Bytes that are free in pages with a live extent, so that no trim can give them back. Returns false if more than `most` parts of extents
+   would have to be looked at. */
 bool weir__pages_pinned(const struct weir__pages *pages, size_t most, uint64_t *bytes);
 
-/* Everything that this header and extent.h say is so, while no call of the driver is under way. */
+/* Whether everything that this header and extent.h say is so. Called while no call of the driver is under way. */
 bool weir__pages_are_valid(const struct weir__pages *pages);
 
 #endif
