@@ -29,8 +29,8 @@ int weir__event_record(const struct gpu *gpu, int device, gpu_stream stream, gpu
 int weir__event_device(const struct gpu *gpu, int device, gpu_stream stream);
 
 enum weir__event_state {
-    WEIR__EVENT_COMPLETE, /* and synchronised, since only that makes the driver see the frees before it for other pools; or its context was
-                             destroyed, which does both */
+    WEIR__EVENT_COMPLETE, /* and synchronised, since only then the driver gives memory that was freed before it to other pools; or the
+                             event's context was destroyed, which does both */
     WEIR__EVENT_PENDING,
     WEIR__EVENT_BROKEN, /* the event will never complete, since the process's work has failed */
 };

@@ -328,7 +328,7 @@ struct sim_segment *sim_index_best_fit(struct sim_pool *pool, uint64_t size, con
     struct sim_segment *run = sim_run_from(pool, 0, size, 0);
     if (run && !run->owner)
         consider(&best, run, run, run->run);
-    /* Runs that have an owner, one owner after the other. Those that are looked into may change their place to an earlier one. */
+    /* Runs that have an owner, one owner after the other. A run that is looked into may move to an earlier owner. */
     uint64_t owner = 0;
     while (pool->index.owned && owner != SIM_RUN_MIXED && (run = sim_run_from(pool, owner + 1, 0, 0))) {
         owner = run->owner;

@@ -303,7 +303,7 @@ int sim_event_create(int device, gpu_event *made)
     return 0;
 }
 
-/* It becomes the first of that list. */
+/* Closes the event and puts it at the head of the list, of spare or of dead events. */
 static void close_event(struct sim_event *event, struct sim_event **list)
 {
     event->is_open = false;

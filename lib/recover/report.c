@@ -214,7 +214,7 @@ static void append_tags(weir_error *error, const weir *w)
         int64_t most = 0;
         for (unsigned i = 1; i <= atomic_load(&w->recorder.tags.count); i++) {
             int64_t live = atomic_load(&weir__tags_get(&w->recorder.tags, i)->live);
-            /* Of those with as many bytes the first comes first. */
+            /* Tags with as many bytes follow in the order of their numbers. */
             if (live > most && (live < below || (live == below && i > before))) {
                 largest = i;
                 most = live;

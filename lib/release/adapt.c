@@ -118,7 +118,7 @@ static void begin(weir_pool *pool, uint64_t now, uint64_t use, uint64_t high)
     adapted->began = now - WEIR__DEMAND_EPOCH; /* what was before counts as an epoch */
     adapted->low = use;
     adapted->peak = adapted->high = high;
-    adapted->reserved = 0; /* all that it has it was grown by */
+    adapted->reserved = 0; /* whatever the pool has counts as grown since */
     adapted->waste = adapted->rent = 0;
     adapted->asks = 0;
 }

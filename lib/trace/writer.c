@@ -367,7 +367,7 @@ static void write_trace(struct weir__trace *trace)
     trace->result.lost += atomic_load(&trace->of.recorder->dropped) - trace->dropped_before;
     weir__trace_put_number(&end, trace->result.lost);
     write_block(trace, WEIR__TRACE_BLOCK_END, &end);
-    /* Here, as some disks are waited for. */
+    /* Closed by this thread, as close() may wait for a disk. */
     int failed = close_file(trace);
     trace->result.error = trace->result.error ? trace->result.error : failed;
     say_error(trace);
