@@ -11,13 +11,14 @@
 int weir__return_block(const struct weir__block *block, int device, gpu_stream stream, const weir_stream *opened)
 {
     const weir_pool *pool = block->pool;
-    struct weir__user user = {
-        .handle = stream,
-        .device = device,
-        .id = opened ? opened->name : 0,
-        .is_open = opened,
-        .may_capture = opened && atomic_load_explicit(&pool->cache.capture_check, memory_order_relaxed),
-    };
+    struct weir__user user;
+    user.handle = stream;
+    user.device = device;
+    if (pool->backing->ops->names_streams) {
+        user.id = opened ? opened->name : 0;
+        user.is_open = opened;
+        user.may_capture = opened && atomic_load_explicit(&pool->cache.capture_check, memory_order_relaxed);
+    }
     return pool->backing->ops->give(pool->backing, block->ptr, block->extent, &user);
 }
 

@@ -218,22 +218,28 @@ static __attribute__((noinline)) int ask_timed(struct weir__request *request, si
     return code;
 }
 
+static void name_stream(struct weir__request *request)
+{
+    const weir_stream *opened = request->opened;
+    struct weir__user *user = &request->ask.user;
+    user->device = opened ? opened->device->index : request->pool->device->index;
+    user->id = opened ? opened->name : request->id;
+    user->is_open = opened;
+}
+
 /* Asks the backing. */
 static inline int ask_once(struct weir__request *request, size_t size, bool small, gpu_stream stream, void **block)
 {
     weir_pool *pool = request->pool;
-    const weir_stream *opened = request->opened;
     struct weir__ask *ask = &request->ask;
-    ask->user = (struct weir__user){.handle = stream, .device = pool->device->index, .id = request->id, .is_open = opened};
-    if (opened) {
-        ask->user.device = opened->device->index;
-        ask->user.id = opened->name;
-    }
+    ask->user.handle = stream;
+    if (pool->backing->ops->names_streams)
+        name_stream(request);
     ask->small = small;
     ask->is_alone = request->deadline;
-    bool is_timed = !pool->backing->ops->records_growth && weir__records(&pool->w->recorder, WEIR__LEVEL_POOL);
+    bool is_timed = weir__records(&pool->w->recorder, WEIR__LEVEL_POOL) && !pool->backing->ops->records_growth;
     int code = is_timed ? ask_timed(request, size, block) : serve(request, WEIR__SERVE_KNOWN, size, block);
-    if (code == WEIR__SERVE_FURTHER)
+    if (__builtin_expect(code == WEIR__SERVE_FURTHER, false))
         code = ask_further(request, size, block);
     request->at_cap = code == GPU_OUT_OF_MEMORY && ask->lack == WEIR__LACK_CAP;
     return code;

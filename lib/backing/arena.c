@@ -372,6 +372,7 @@ static const struct weir__backing_ops ops = {
     .is_arena = true,
     .keeps_caps = true,
     .records_growth = true,
+    .names_streams = true,
     .keeps_large = true,
     .large = WEIR__ARENA_LARGE,
     .step = 1,

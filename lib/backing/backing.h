@@ -41,7 +41,7 @@ enum weir__tell {
 /* A stream as a call names it. It is alive for the time of the call. */
 struct weir__user {
     gpu_stream handle;
-    int device;       /* of the stream, as far as the caller knows */
+    int device;       /* of the stream, as far as the caller knows; of a request, only with names_streams, like the others */
     uint64_t id;      /* that no other stream of the process ever has; 0: it was not asked for */
     bool is_open;     /* it stays alive until WEIR__TELL_CLOSED. The id is known */
     bool may_capture; /* whether it captures is to be asked before a free, as a capture cannot free what is older */
@@ -91,6 +91,7 @@ struct weir__backing_ops {
     bool lends_idle;         /* the driver takes what is idle here for any other pool of CUDA's; else only Weir can */
     bool keeps_caps;         /* it keeps to any cap by itself, so that nobody needs to watch by what it grows */
     bool records_growth;     /* it writes down itself what it maps */
+    bool names_streams;      /* it has to know the streams of requests and frees by more than their handles; else those members are not set */
     bool keeps_large;        /* caches may keep blocks of any size: the stream gets them back without a call of the driver */
     uint64_t large;          /* bytes from which on a block is apart from smaller ones, which leave no room for it; 0: nowhere */
     uint64_t step;           /* bytes that go back at a time */
