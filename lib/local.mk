@@ -103,9 +103,7 @@ lib_librooms_la_SOURCES = \
 	%reldir%/record/unwind.h \
 	%reldir%/backing/arena.c \
 	%reldir%/backing/arena.h \
-	%reldir%/backing/arena_closed.c \
 	%reldir%/backing/arena_internal.h \
-	%reldir%/backing/arena_pages.c \
 	%reldir%/backing/arena_serve.c \
 	%reldir%/backing/arena_stream.c \
 	%reldir%/backing/backing.h \

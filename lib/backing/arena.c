@@ -7,10 +7,9 @@
 #include "lib/base/context.h"
 #include "lib/base/event.h"
 #include "lib/base/valid.h"
-#include "lib/record/recorder.h"
+#include "policy/policy.h"
 
 #define PINNED_PARTS 16384 /* parts of an arena at most in which bytes are looked for that cannot go back: the lock is held for 100 us */
-#define COVER_STEP (UINT64_C(64) << 20) /* bytes that an open stream frees before an event is recorded unasked */
 
 /* Making and closing ------------------------------------------------------------------------------------------------------------------- */
 
@@ -31,7 +30,9 @@ static bool close_stream(struct weir__mapped_stream *stream, void *data)
     return true;
 }
 
-bool weir__mapped_destroy(struct weir__mapped *mapped)
+/* Unmaps everything and ends it, if nothing is live, all frees were seen complete, and the driver takes all of it back. Whoever calls it
+   alone knows it. */
+static bool destroy(struct weir__mapped *mapped)
 {
     struct weir__arena_figures figures = weir__mapped_figures(mapped);
     if (figures.live || figures.pending)
@@ -49,79 +50,6 @@ bool weir__mapped_destroy(struct weir__mapped *mapped)
     weir__table_destroy(&mapped->streams);
     free(mapped);
     return true;
-}
-
-/* Freeing ------------------------------------------------------------------------------------------------------------------------------ */
-
-int weir__mapped_identify(struct weir__mapped *mapped, struct weir__user *user)
-{
-    const struct gpu *gpu = mapped->backing.gpu;
-    if (user->id || !mapped->has_stream_ids)
-        return GPU_SUCCESS;
-    int former = weir__current_begin(gpu, user->device, user->handle);
-    int code = weir__stream_identify(gpu, user->handle, &user->id);
-    weir__current_end(gpu, former);
-    return code;
-}
-
-/* Called with mapped->lock. */
-static uint64_t give(struct weir__mapped *mapped, struct weir__extent *extent, struct weir__mapped_stream *stream)
-{
-    stream->uncovered += extent->bytes;
-    weir__arena_give(&mapped->arena, extent, &stream->freed, ++stream->sequence);
-    return stream->sequence;
-}
-
-/* On an open stream that is known. false: it is not. */
-static bool free_lazily(struct weir__mapped *mapped, struct weir__extent *extent, uint64_t id)
-{
-    weir__spin_lock(&mapped->lock);
-    struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, id);
-    bool is_known = stream && stream->is_open, is_due = false;
-    if (is_known) {
-        give(mapped, extent, stream);
-        is_due = stream->uncovered >= COVER_STEP;
-    }
-    weir__spin_unlock(&mapped->lock);
-    if (is_due && pthread_mutex_trylock(&mapped->events) == 0) {
-        enum gpu_capture_mode mode = weir__relaxed_begin(mapped->backing.gpu);
-        weir__mapped_stream_cover(mapped, stream, false);
-        weir__relaxed_end(mapped->backing.gpu, mode);
-        pthread_mutex_unlock(&mapped->events);
-    }
-    return is_known;
-}
-
-/* On any other: the event is recorded first, as without it the memory could never serve others. Called with mapped->events. */
-static int free_behind_event(struct weir__mapped *mapped, struct weir__extent *extent, const struct weir__user *user)
-{
-    struct weir__mapped_stream *stream = weir__mapped_stream_of(mapped, user);
-    if (!stream)
-        return WEIR__PAGE_NO_HOST_MEMORY;
-    int code = stream->is_open ? GPU_SUCCESS : weir__mapped_stream_record(mapped, stream);
-    if (code == GPU_SUCCESS) {
-        weir__spin_lock(&mapped->lock);
-        uint64_t sequence = give(mapped, extent, stream);
-        weir__spin_unlock(&mapped->lock);
-        if (!stream->is_open)
-            weir__mapped_stream_mark(stream, sequence);
-    } else {
-        weir__mapped_stream_drop(mapped, stream);
-    }
-    return code;
-}
-
-static int free_extent(struct weir__mapped *mapped, struct weir__extent *extent, const struct weir__user *user)
-{
-    const struct gpu *gpu = mapped->backing.gpu;
-    if (user->is_open && free_lazily(mapped, extent, user->id))
-        return GPU_SUCCESS;
-    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    pthread_mutex_lock(&mapped->events);
-    int code = free_behind_event(mapped, extent, user);
-    pthread_mutex_unlock(&mapped->events);
-    weir__relaxed_end(gpu, mode);
-    return code;
 }
 
 /* Giving back -------------------------------------------------------------------------------------------------------------------------- */
@@ -151,7 +79,121 @@ uint64_t weir__mapped_trim(struct weir__mapped *mapped, uint64_t keep, uint64_t 
     return before - now;
 }
 
-/* What is set ------------------------------------------------------------------------------------------------------------------------- */
+/* The lists ---------------------------------------------------------------------------------------------------------------------------- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct weir__mapped *first, *open; /* closed ones and open ones; guarded by lock */
+
+/* From now on others may take what is idle in it, until it is closed. */
+static void list(struct weir__mapped *mapped)
+{
+    pthread_mutex_lock(&lock);
+    mapped->next_listed = open;
+    open = mapped;
+    pthread_mutex_unlock(&lock);
+}
+
+uint64_t weir__arena_take_idle(const struct gpu *gpu, int device, uint64_t bytes, const struct weir__backing *but)
+{
+    uint64_t taken = 0;
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    pthread_mutex_lock(&lock);
+    for (struct weir__mapped *mapped = open; mapped && taken < bytes; mapped = mapped->next_listed) {
+        uint64_t now = weir__mapped_figures(mapped).mapped, wanted = bytes - taken;
+        if (now && &mapped->backing != but && mapped->backing.gpu == gpu && mapped->backing.device == device)
+            taken += weir__mapped_trim(mapped, now > wanted ? (now - wanted) / POLICY_GROWTH_STEP * POLICY_GROWTH_STEP : 0,
+                                       WEIR__MAPPED_PATIENCE);
+    }
+    pthread_mutex_unlock(&lock);
+    weir__relaxed_end(gpu, mode);
+    return taken;
+}
+
+/*
+ * After WEIR__TELL_CLOSED of each stream that was open. Waits for all frees, and unmaps everything. With blocks still live, or a free that
+ * can never be seen complete, the arena lives on until the last block is freed, or for good; with memory that the driver did not take back,
+ * until it does. Returns whether it does, and why in *figures.
+ */
+static bool end(struct weir__mapped *mapped, struct weir__arena_figures *figures)
+{
+    struct weir__mapped **link = &open;
+    pthread_mutex_lock(&lock);
+    while (*link != mapped)
+        link = &(*link)->next_listed;
+    *link = mapped->next_listed;
+    pthread_mutex_unlock(&lock);
+    weir__mapped_wait(mapped);
+    for (int tries = 0; tries < 2; tries++) /* as a call of the driver may fail once */
+        if (destroy(mapped))
+            return false;
+    weir__mapped_trim(mapped, 0, 0);
+    *figures = weir__mapped_figures(mapped);
+    mapped->recorder = NULL; /* which goes with its weir */
+    pthread_mutex_lock(&lock);
+    mapped->next_listed = first;
+    first = mapped;
+    pthread_mutex_unlock(&lock);
+    return true;
+}
+
+/* Called with the lock. Returns the bytes. */
+static uint64_t sweep(void)
+{
+    uint64_t released = 0;
+    for (struct weir__mapped **link = &first, *mapped; (mapped = *link);) {
+        const struct gpu *gpu = mapped->backing.gpu;
+        struct weir__mapped *next = mapped->next_listed;
+        enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+        released += weir__mapped_trim(mapped, 0, 0);
+        if (destroy(mapped))
+            *link = next;
+        else
+            link = &mapped->next_listed;
+        weir__relaxed_end(gpu, mode);
+    }
+    return released;
+}
+
+uint64_t weir__arena_sweep(void)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t released = sweep();
+    pthread_mutex_unlock(&lock);
+    return released;
+}
+
+/* The live extent at that address. Slow, as there is no table of blocks any more. */
+static struct weir__extent *find_live(const struct weir__mapped *mapped, uint64_t address)
+{
+    bool is_small = address >= mapped->arena.small.extents.base;
+    struct weir__extent *extent = (is_small ? &mapped->arena.small : &mapped->arena.large)->extents.first;
+    while (extent && extent->address < address)
+        extent = extent->after;
+    return extent && extent->address == address && extent->state == WEIR__EXTENT_LIVE ? extent : NULL;
+}
+
+bool weir__arena_free_closed(void *ptr, gpu_stream stream, const struct gpu **gpu, int *code)
+{
+    uint64_t address = (uintptr_t)ptr;
+    struct weir__extent *extent = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct weir__mapped *mapped = first; mapped && !extent; mapped = mapped->next_listed) {
+        uint64_t base = (uintptr_t)mapped->range;
+        if (address < base || address - base >= mapped->range_bytes)
+            continue;
+        extent = find_live(mapped, address);
+        *gpu = mapped->backing.gpu;
+        struct weir__user user = {.handle = stream, .device = mapped->backing.device};
+        if (extent)
+            *code = weir__mapped_give(&mapped->backing, ptr, extent, &user);
+    }
+    if (extent)
+        sweep();
+    pthread_mutex_unlock(&lock);
+    return extent;
+}
+
+/* What is set -------------------------------------------------------------------------------------------------------------------------- */
 
 /* Gives all devices access to each page that is mapped. Called with mapped->growing, so that pages stay. */
 static int give_access(const struct weir__mapped *mapped, const struct weir__pages *pages)
@@ -329,19 +371,6 @@ static void release(struct weir__backing *backing)
 
 /* The table ---------------------------------------------------------------------------------------------------------------------------- */
 
-static int give_block(struct weir__backing *backing, void *block, struct weir__extent *extent, struct weir__user *user)
-{
-    enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
-    int code = user->may_capture ? backing->gpu->stream_capture_status(user->handle, &capture) : GPU_SUCCESS;
-    (void)block; /* its extent has the address */
-    if (capture != GPU_CAPTURE_STATUS_NONE)
-        return GPU_CAPTURE_UNSUPPORTED;
-    /* An unopened stream is asked for its id, or gets an event; either tells whether it captures. */
-    if (code == GPU_SUCCESS)
-        code = weir__mapped_identify(weir__mapped_of(backing), user);
-    return code == GPU_SUCCESS ? free_extent(weir__mapped_of(backing), extent, user) : code;
-}
-
 /* An arena keeps nothing of a request that it refused. */
 static bool was_refused(struct weir__backing *backing, struct weir__ask *ask, uint64_t *keep)
 {
@@ -359,7 +388,7 @@ static void close_both(struct weir__backing *backing, struct weir__closing *clos
 {
     struct weir__backing *captures = weir__mapped_of(backing)->captures;
     struct weir__arena_figures figures = {.mapped = 0};
-    if (weir__mapped_close(weir__mapped_of(backing), &figures)) {
+    if (end(weir__mapped_of(backing), &figures)) {
         bool is_used = figures.live || figures.pending;
         closing->pending = figures.pending;
         closing->left = figures.mapped - (is_used ? figures.live + figures.pending + figures.complete : 0);
@@ -381,7 +410,7 @@ static const struct weir__backing_ops ops = {
     .call_to_free = "weir_free(NULL, ptr, stream), as it is an arena",
     .serve = weir__mapped_serve,
     .was_refused = was_refused,
-    .give = give_block,
+    .give = weir__mapped_give,
     .extend = weir__mapped_extend,
     .give_back = give_back,
     .left = left_of,
@@ -426,7 +455,7 @@ int weir__arena_create(uint64_t memory, struct weir__backing *captures, struct w
     weir__table_init(&made->streams);
     pthread_mutex_init(&made->growing, NULL);
     pthread_mutex_init(&made->events, NULL);
-    weir__mapped_list(made);
+    list(made);
     *backing = &made->backing;
     return GPU_SUCCESS;
 }

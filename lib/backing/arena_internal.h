@@ -57,7 +57,7 @@ struct weir__mapped {
     uint64_t mapped_high;
     uint64_t left_bytes; /* of the pages in `left`; the figures have them as mapped and in use by nobody */
     struct weir__table streams; /* by id */
-    struct weir__mapped *next_listed; /* of the list of open arenas, or of closed ones; guarded by the lock of arena_closed.c */
+    struct weir__mapped *next_listed; /* of the list of open arenas, or of closed ones; guarded by the lock of arena.c */
 };
 
 static inline struct weir__mapped *weir__mapped_of(struct weir__backing *backing)
@@ -65,14 +65,10 @@ static inline struct weir__mapped *weir__mapped_of(struct weir__backing *backing
     return (struct weir__mapped *)backing;
 }
 
-/* The whole (arena.c) --------------------------------------------------------------------------------------------------------------------- */
+/* The whole (arena.c) ------------------------------------------------------------------------------------------------------------------ */
 
 /* Waits for all frees that have an event. Call it in relaxed capture mode. */
 void weir__mapped_wait(struct weir__mapped *mapped);
-/* Unmaps everything and ends it, if nothing is live, all frees were seen complete, and the driver takes all of it back. Whoever calls it
-   alone knows it. Call it in relaxed capture mode. */
-bool weir__mapped_destroy(struct weir__mapped *mapped);
-
 /* Unmaps what is complete and idle until `keep` bytes are mapped. patience: nanoseconds that idle streams may take to come to their last
    frees. Returns the bytes. Call it in relaxed capture mode. */
 uint64_t weir__mapped_trim(struct weir__mapped *mapped, uint64_t keep, uint64_t patience);
@@ -83,22 +79,12 @@ struct weir__arena_figures weir__mapped_figures(struct weir__mapped *mapped);
 /* Finds the id of the user's stream, if there can be one. Returns the waist's code, GPU_CAPTURE_UNSUPPORTED where the stream captures. */
 int weir__mapped_identify(struct weir__mapped *mapped, struct weir__user *user);
 
-/* Requests (arena_serve.c), as of the table. */
+/* As of the table. */
 int weir__mapped_serve(struct weir__backing *backing, struct weir__ask *ask, uint64_t bytes, void **block);
 int weir__mapped_extend(struct weir__backing *backing, uint64_t bytes);
+int weir__mapped_give(struct weir__backing *backing, void *block, struct weir__extent *extent, struct weir__user *user);
 
-/* The lists (arena_closed.c) --------------------------------------------------------------------------------------------------------------- */
-
-/* From now on others may take what is idle in it, until weir__mapped_close(). */
-void weir__mapped_list(struct weir__mapped *mapped);
-/*
- * After WEIR__TELL_CLOSED of each stream that was open. Waits for all frees, and unmaps everything. With blocks still live, or a
- * free that can never be seen complete, the arena lives on until the last block is freed, or for good; with memory that the driver did not
- * take back, until it does. Returns whether it does, and why in *figures. Takes `mapped`. Call it in relaxed capture mode.
- */
-bool weir__mapped_close(struct weir__mapped *mapped, struct weir__arena_figures *figures);
-
-/* Pages (arena_pages.c) -------------------------------------------------------------------------------------------------------------------- */
+/* Pages (arena_serve.c) ---------------------------------------------------------------------------------------------------------------- */
 
 /* Called with mapped->growing, and but for the second with mapped->lock, which is let go of during the driver's calls. */
 extern const struct weir__page_driver weir__mapped_pages __attribute__((visibility("hidden")));
@@ -106,7 +92,7 @@ extern const struct weir__page_driver weir__mapped_pages __attribute__((visibili
 /* Releases again what the driver did not take back. */
 void weir__mapped_release_left(struct weir__mapped *mapped);
 
-/* Streams (arena_stream.c) ----------------------------------------------------------------------------------------------------------------- */
+/* Streams (arena_stream.c) ------------------------------------------------------------------------------------------------------------- */
 
 /* Bytes of all pages, and of those that the driver did not take back. Called with mapped->lock. */
 static inline uint64_t weir__mapped_bytes(const struct weir__mapped *mapped)

@@ -6,6 +6,8 @@
 #include "lib/base/context.h"
 #include "lib/base/event.h"
 
+#define COVER_STEP (UINT64_C(64) << 20) /* bytes that an open stream frees before an event is recorded unasked */
+
 struct weir__mapped_stream *weir__mapped_stream_find(const struct weir__mapped *mapped, uint64_t id)
 {
     struct weir__link *link = id ? weir__table_first(&mapped->streams, id) : NULL;
@@ -175,6 +177,92 @@ void weir__mapped_streams_visit(struct weir__mapped *mapped, bool (*use)(struct 
         if (!use(WEIR__ITEM(link, struct weir__mapped_stream, link), data))
             return;
     }
+}
+
+/* Freeing ------------------------------------------------------------------------------------------------------------------------------ */
+
+int weir__mapped_identify(struct weir__mapped *mapped, struct weir__user *user)
+{
+    const struct gpu *gpu = mapped->backing.gpu;
+    if (user->id || !mapped->has_stream_ids)
+        return GPU_SUCCESS;
+    int former = weir__current_begin(gpu, user->device, user->handle);
+    int code = weir__stream_identify(gpu, user->handle, &user->id);
+    weir__current_end(gpu, former);
+    return code;
+}
+
+/* Called with mapped->lock. */
+static uint64_t give(struct weir__mapped *mapped, struct weir__extent *extent, struct weir__mapped_stream *stream)
+{
+    stream->uncovered += extent->bytes;
+    weir__arena_give(&mapped->arena, extent, &stream->freed, ++stream->sequence);
+    return stream->sequence;
+}
+
+/* On an open stream that is known. false: it is not. */
+static bool free_lazily(struct weir__mapped *mapped, struct weir__extent *extent, uint64_t id)
+{
+    weir__spin_lock(&mapped->lock);
+    struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, id);
+    bool is_known = stream && stream->is_open, is_due = false;
+    if (is_known) {
+        give(mapped, extent, stream);
+        is_due = stream->uncovered >= COVER_STEP;
+    }
+    weir__spin_unlock(&mapped->lock);
+    if (is_due && pthread_mutex_trylock(&mapped->events) == 0) {
+        enum gpu_capture_mode mode = weir__relaxed_begin(mapped->backing.gpu);
+        weir__mapped_stream_cover(mapped, stream, false);
+        weir__relaxed_end(mapped->backing.gpu, mode);
+        pthread_mutex_unlock(&mapped->events);
+    }
+    return is_known;
+}
+
+/* On any other: the event is recorded first, as without it the memory could never serve others. Called with mapped->events. */
+static int free_behind_event(struct weir__mapped *mapped, struct weir__extent *extent, const struct weir__user *user)
+{
+    struct weir__mapped_stream *stream = weir__mapped_stream_of(mapped, user);
+    if (!stream)
+        return WEIR__PAGE_NO_HOST_MEMORY;
+    int code = stream->is_open ? GPU_SUCCESS : weir__mapped_stream_record(mapped, stream);
+    if (code == GPU_SUCCESS) {
+        weir__spin_lock(&mapped->lock);
+        uint64_t sequence = give(mapped, extent, stream);
+        weir__spin_unlock(&mapped->lock);
+        if (!stream->is_open)
+            weir__mapped_stream_mark(stream, sequence);
+    } else {
+        weir__mapped_stream_drop(mapped, stream);
+    }
+    return code;
+}
+
+static int free_extent(struct weir__mapped *mapped, struct weir__extent *extent, const struct weir__user *user)
+{
+    const struct gpu *gpu = mapped->backing.gpu;
+    if (user->is_open && free_lazily(mapped, extent, user->id))
+        return GPU_SUCCESS;
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    pthread_mutex_lock(&mapped->events);
+    int code = free_behind_event(mapped, extent, user);
+    pthread_mutex_unlock(&mapped->events);
+    weir__relaxed_end(gpu, mode);
+    return code;
+}
+
+int weir__mapped_give(struct weir__backing *backing, void *block, struct weir__extent *extent, struct weir__user *user)
+{
+    enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
+    int code = user->may_capture ? backing->gpu->stream_capture_status(user->handle, &capture) : GPU_SUCCESS;
+    (void)block; /* its extent has the address */
+    if (capture != GPU_CAPTURE_STATUS_NONE)
+        return GPU_CAPTURE_UNSUPPORTED;
+    /* An unopened stream is asked for its id, or gets an event; either tells whether it captures. */
+    if (code == GPU_SUCCESS)
+        code = weir__mapped_identify(weir__mapped_of(backing), user);
+    return code == GPU_SUCCESS ? free_extent(weir__mapped_of(backing), extent, user) : code;
 }
 
 /* What all of them are told ------------------------------------------------------------------------------------------------------------ */

@@ -38,10 +38,10 @@ enum weir__tell {
     WEIR__TELL_NO_CAPTURES,  /* nothing captures any more, on streams that are closed either */
 };
 
-/* A stream as a call names it. It is alive for the time of the call. */
+/* A stream as a call names it. It is alive for the time of the call. Without names_streams only the handle is set, and the device of a free. */
 struct weir__user {
     gpu_stream handle;
-    int device;       /* of the stream, as far as the caller knows; of a request, only with names_streams, like the others */
+    int device;       /* of the stream, as far as the caller knows */
     uint64_t id;      /* that no other stream of the process ever has; 0: it was not asked for */
     bool is_open;     /* it stays alive until WEIR__TELL_CLOSED. The id is known */
     bool may_capture; /* whether it captures is to be asked before a free, as a capture cannot free what is older */
@@ -91,7 +91,7 @@ struct weir__backing_ops {
     bool lends_idle;         /* the driver takes what is idle here for any other pool of CUDA's; else only Weir can */
     bool keeps_caps;         /* it keeps to any cap by itself, so that nobody needs to watch by what it grows */
     bool records_growth;     /* it writes down itself what it maps */
-    bool names_streams;      /* it has to know the streams of requests and frees by more than their handles; else those members are not set */
+    bool names_streams;      /* requests and frees say more of their stream than its handle */
     bool keeps_large;        /* caches may keep blocks of any size: the stream gets them back without a call of the driver */
     uint64_t large;          /* bytes from which on a block is apart from smaller ones, which leave no room for it; 0: nowhere */
     uint64_t step;           /* bytes that go back at a time */
@@ -100,7 +100,7 @@ struct weir__backing_ops {
 
     /* Serves so many bytes. Returns the waist's code, or WEIR__SERVE_FURTHER; GPU_OUT_OF_MEMORY sets ask->lack. In any capture mode. */
     int (*serve)(struct weir__backing *backing, struct weir__ask *ask, uint64_t bytes, void **block);
-    /* A request was refused that has asked beside others: whether this may have left memory behind, and *keep bytes are to stay reserved. */
+    /* A request was refused that asked beside others: whether it may have left memory behind. *keep: bytes that are to stay reserved. */
     bool (*was_refused)(struct weir__backing *backing, struct weir__ask *ask, uint64_t *keep);
     /* Takes a block back, in the order of the stream. Returns the waist's code, or WEIR__PAGE_NO_HOST_MEMORY; nothing was done then. In any
        capture mode. */

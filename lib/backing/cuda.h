@@ -35,7 +35,7 @@ struct weir__cuda {
 
     atomic_bool was_lent; /* some block was shared: what CUDA would let go of serves nothing any more, so all is kept. Under the lock */
     uint64_t written[WEIR__CUDA_ATTRIBUTES]; /* of the handle, by Weir, last. Guarded by the lock */
-    _Atomic uint64_t small_share; /* the part of the threshold that the twin has; UINT64_MAX: there is nothing to share out. Under the lock */
+    _Atomic uint64_t small_share; /* the part of the threshold that the twin has; UINT64_MAX: nothing is shared out. Under the lock */
     _Atomic int64_t small_idle;   /* bytes that the twin may still be asked for before its share is looked at. Any thread */
 };
 
