@@ -5,6 +5,7 @@
  *   weir-count PAIRS checked|unchecked      cached, with cache: { capture_check: true } or false
  *   weir-count PAIRS uncached|capped        which go to CUDA, the latter below a cap that Weir watches
  *   weir-count PAIRS arena                  of 8 MiB, which an arena serves
+ *   weir-count PAIRS recent|large           of 8 MiB of an arena, or 16 MiB of CUDA's pool, that the stream keeps
  *   weir-count PAIRS handles COUNT          by the raw handles of so many open streams in turn, cached
  *   weir-count PAIRS tags COUNT             weir_tag_push() and weir_tag_pop() of so many tags in turn
  *
@@ -33,6 +34,7 @@ static const struct mode {
     {"off", "weir: 1\nrecord: { level: off }\npools: { p: { cache: off } }\n", true, 64 * 1024, BY_STREAM},
     {"all", "weir: 1\nrecord: { level: all }\npools: { p: { cache: { capture_check: false } } }\n", false, 64 * 1024, BY_STREAM},
     {"recent", "weir: 1\npools: { p: { backing: arena, release_threshold: all } }\n", false, 8 << 20, BY_STREAM},
+    {"large", "weir: 1\npools: { p: { release_threshold: all } }\n", false, 16 << 20, BY_STREAM},
     {"handles", "weir: 1\npools: { p: {} }\n", false, 4096, BY_HANDLE},
     {"tags", "weir: 1\npools: { p: {} }\n", false, 0, OF_TAGS},
 };
@@ -127,7 +129,7 @@ int main(int argc, char **argv)
     }
     unsigned long count = argc == 4 ? strtoul(argv[3], NULL, 10) : 1;
     if (!mode || !end || end == argv[1] || *end || argc > 4 || count == 0 || count > COUNT_MAX) {
-        fputs("usage: weir-count PAIRS checked|unchecked|uncached|capped|arena|recent|handles|tags [COUNT]; for example "
+        fputs("usage: weir-count PAIRS checked|unchecked|uncached|capped|arena|recent|large|handles|tags [COUNT]; for example "
               "weir-count 10000 checked\n", stderr);
         return 2;
     }

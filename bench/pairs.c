@@ -10,6 +10,7 @@
 #define PAIRS 20000       /* of a few hundred nanoseconds: about 10 ms for one sample */
 #define SLOW_PAIRS 50     /* cudaMalloc and cudaFree: 50 to 300 us each */
 #define CACHE_LARGEST MIB /* the default of cache.largest */
+#define LONE (64 * MIB)   /* the largest block that a stream keeps alone, above that */
 
 /* The policies under test. Every weir has an opened stream of its own. */
 enum which { OFF, SHIPPED, DEFAULT, UNCHECKED, LARGE, LARGE_UNCHECKED, WEIR_COUNT };
@@ -96,16 +97,19 @@ static const struct variant {
     {"weir_stream_malloc, cache off", stream_pairs, OFF, 0, UINT64_MAX, TIMES_RAW, 1.2},
     {"weir_malloc on an opened stream, cache off", opened_pairs, OFF, 0, UINT64_MAX, TIMES_RAW, 1.2},
     {"weir_malloc on another stream, cache off", plain_pairs, OFF, 0, UINT64_MAX, TIMES_RAW, 1.2},
-    {"weir_stream_malloc, config/default.yaml", stream_pairs, SHIPPED, CACHE_LARGEST, UINT64_MAX, TIMES_RAW, 1.15},
-    {"weir_malloc on an opened stream, config/default.yaml", opened_pairs, SHIPPED, CACHE_LARGEST, UINT64_MAX, TIMES_RAW, 1.15},
+    {"weir_stream_malloc, config/default.yaml", stream_pairs, SHIPPED, LONE, UINT64_MAX, TIMES_RAW, 1.15},
+    {"weir_malloc on an opened stream, config/default.yaml", opened_pairs, SHIPPED, LONE, UINT64_MAX, TIMES_RAW, 1.15},
     {"weir_malloc on another stream, config/default.yaml", plain_pairs, SHIPPED, 0, UINT64_MAX, TIMES_RAW, 1.15},
     {"cached, no capture check", stream_pairs, UNCHECKED, 0, CACHE_LARGEST, NANOSECONDS, 25},
     {"cached, config/default.yaml", stream_pairs, SHIPPED, 0, CACHE_LARGEST, NANOSECONDS, 70},
     {"cached, capture check", stream_pairs, DEFAULT, 0, CACHE_LARGEST, NANOSECONDS, 55},
     {"cached, weir_malloc on an opened stream", opened_pairs, DEFAULT, 0, CACHE_LARGEST, NANOSECONDS, 110},
-    {"above cache.largest, no capture check", stream_pairs, UNCHECKED, CACHE_LARGEST, UINT64_MAX, TIMES_RAW, 1.2},
-    {"above cache.largest, capture check", stream_pairs, DEFAULT, CACHE_LARGEST, UINT64_MAX, TIMES_RAW, 1.2},
-    {"above cache.largest, weir_malloc on an opened stream", opened_pairs, DEFAULT, CACHE_LARGEST, UINT64_MAX, TIMES_RAW, 1.2},
+    {"kept above cache.largest, no capture check", stream_pairs, UNCHECKED, CACHE_LARGEST, LONE, NANOSECONDS, 50},
+    {"kept above cache.largest, config/default.yaml", stream_pairs, SHIPPED, CACHE_LARGEST, LONE, NANOSECONDS, 100},
+    {"kept above cache.largest, weir_malloc on an opened stream", opened_pairs, DEFAULT, CACHE_LARGEST, LONE, NANOSECONDS, 160},
+    {"too large to be kept, no capture check", stream_pairs, UNCHECKED, LONE, UINT64_MAX, TIMES_RAW, 1.2},
+    {"too large to be kept, capture check", stream_pairs, DEFAULT, LONE, UINT64_MAX, TIMES_RAW, 1.2},
+    {"too large to be kept, weir_malloc on an opened stream", opened_pairs, DEFAULT, LONE, UINT64_MAX, TIMES_RAW, 1.2},
     {"large cache, no capture check", stream_pairs, LARGE_UNCHECKED, CACHE_LARGEST, UINT64_MAX, NANOSECONDS, 25},
     {"large cache, capture check", stream_pairs, LARGE, CACHE_LARGEST, UINT64_MAX, NANOSECONDS, 55},
     {"large cache, weir_malloc on an opened stream", opened_pairs, LARGE, CACHE_LARGEST, UINT64_MAX, NANOSECONDS, 110},

@@ -7,6 +7,7 @@
 #include "lib/alloc/flush.h"
 #include "lib/alloc/grant.h"
 #include "lib/alloc/noted.h"
+#include "lib/base/number.h"
 #include "lib/base/valid.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
@@ -14,6 +15,7 @@
 #define SURPLUS (UINT64_C(2) << 20) /* bytes granted that a cache may keep beyond what it holds */
 #define WINDOW 4096                 /* frees into a cache after which a class without one of them is stale */
 #define STALE 2                     /* blocks of such a class that go at a time */
+#define LONE (UINT64_C(64) << 20)   /* bytes of a large block that a stream keeps alone, of a pool that does not ask for it */
 
 /* The bounds --------------------------------------------------------------------------------------------------------------------------- */
 
@@ -75,7 +77,7 @@ static bool is_meant(const weir_stream *stream, const uint64_t *id, const weir_p
     return stream->cache.state != WEIR__CACHE_SHUT && (!id || *id == stream->id) && (!pool || pool == stream->pool);
 }
 
-static void count_live(weir_stream *stream, int64_t bytes)
+void weir__cache_count_live(weir_stream *stream, int64_t bytes)
 {
     struct weir__cache *cache = &stream->cache;
     cache->live += bytes;
@@ -128,7 +130,7 @@ static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned cla
     else
         weir__cache_take(cache, entry, class);
     cache->hits++;
-    count_live(stream, (int64_t)size);
+    weir__cache_count_live(stream, (int64_t)size);
     entry->size = size;
     *ptr = entry->ptr;
     if (noted)
@@ -158,8 +160,15 @@ enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *i
     return answer;
 }
 
-/* As cache_put(), where the oldest recent blocks make room. */
-static void put_recent(weir_stream *stream, struct weir__entry *entry, struct weir__entry **victims)
+void weir__cache_put_large(weir_stream *stream, struct weir__entry *entry)
+{
+    weir__cache_count_live(stream, -(int64_t)entry->size);
+    entry->stamp = weir__cache_stamp(&stream->cache);
+    weir__recent_add(&stream->cache.recent, entry);
+}
+
+/* The same where the oldest large blocks make room. */
+static void put_large(weir_stream *stream, struct weir__entry *entry, struct weir__entry **victims)
 {
     struct weir__cache *cache = &stream->cache;
     uint64_t taken = atomic_load_explicit(&stream->pool->figures.taken, memory_order_relaxed);
@@ -168,30 +177,48 @@ static void put_recent(weir_stream *stream, struct weir__entry *entry, struct we
         weir__recent_remove(&cache->recent, oldest);
         push_victim(stream, oldest, victims);
     }
-    entry->stamp = weir__cache_stamp(cache);
-    weir__recent_add(&cache->recent, entry);
+    weir__cache_put_large(stream, entry);
 }
 
-/* Whether the cache may have the block now: a reload may have changed that since it was allocated. */
-static bool is_kept(const struct weir__entry *entry)
+/*
+ * Whether the pool lets its streams keep a large block of that size. A backing that asks caches before it grows gets such a block back in
+ * time, whatever its size. CUDA does not ask and could have served another stream with the block, so there one alone is LONE bytes at most;
+ * and what CUDA would not keep over a synchronise is not kept here.
+ */
+static bool keeps_large(const weir_pool *pool, uint64_t size)
 {
-    return entry->class == WEIR__CLASS_NONE ? weir__pool_keeps(entry->pool, UINT_MAX) : weir__pool_caches(entry->pool, entry->class);
+    if (!weir__pool_keeps(pool, UINT_MAX) || pool->backing->ops->asks_caches)
+        return weir__pool_keeps(pool, UINT_MAX);
+    uint64_t taken = atomic_load_explicit(&pool->figures.taken, memory_order_relaxed);
+    return size <= weir__larger(LONE, taken / WEIR__RECENT_SHARE) && taken <= weir__pool_threshold(pool);
+}
+
+bool weir__cache_has_room(const weir_stream *stream, uint64_t size)
+{
+    uint64_t taken = atomic_load_explicit(&stream->pool->figures.taken, memory_order_relaxed);
+    return keeps_large(stream->pool, size) && !weir__recent_is_full(&stream->cache.recent, size, taken);
+}
+
+bool weir__cache_may_keep(const struct weir__entry *entry)
+{
+    return entry->class == WEIR__CLASS_NONE ? keeps_large(entry->pool, entry->size) : weir__pool_caches(entry->pool, entry->class);
 }
 
 static enum weir__cache_answer keep(weir_stream *stream, bool ask, struct weir__entry *entry, struct weir__entry **victims, bool *wake,
                                     bool *refused, struct weir__noted *noted)
 {
     struct weir__cache *cache = &stream->cache;
-    bool is_recent = entry->class == WEIR__CLASS_NONE;
-    if (entry->pool != stream->pool || !is_kept(entry) || (ask && weir__stream_is_barred(stream)) ||
-        (!is_recent && !make_room(stream, entry, victims, refused)))
+    bool is_large = entry->class == WEIR__CLASS_NONE;
+    if (entry->pool != stream->pool || !weir__cache_may_keep(entry) || (ask && weir__stream_is_barred(stream)) ||
+        (!is_large && !make_room(stream, entry, victims, refused)))
         return WEIR__CACHE_MISS;
-    count_live(stream, -(int64_t)entry->size);
     atomic_store_explicit(&entry->guard, &cache->lock, memory_order_relaxed);
-    if (is_recent)
-        put_recent(stream, entry, victims);
-    else
+    if (is_large) {
+        put_large(stream, entry, victims);
+    } else {
+        weir__cache_count_live(stream, -(int64_t)entry->size);
         weir__cache_put(cache, entry, entry->class);
+    }
     if (noted)
         weir__noted_take(noted, stream, entry);
     *wake = cache->state == WEIR__CACHE_UNSEEN;
@@ -325,6 +352,8 @@ bool weir__cache_forget(struct weir__entry *entry, const void *ptr)
     if (found) {
         *link = entry->next;
         cache->bytes -= weir__class_bytes[entry->class];
+    } else if (is_dead) {
+        found = weir__recent_remove(&cache->recent, entry);
     }
     weir__spin_unlock(guard);
     return found;

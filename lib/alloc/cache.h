@@ -66,6 +66,13 @@ static inline void weir__cache_take(struct weir__cache *cache, struct weir__entr
     cache->bytes -= weir__class_bytes[class];
 }
 
+/* Whether there is room for a large block of that size, and none has to go for it. Called with the lock, as are the next two. */
+bool weir__cache_has_room(const weir_stream *stream, uint64_t size);
+/* Puts a large block in, for which there is room. */
+void weir__cache_put_large(weir_stream *stream, struct weir__entry *entry);
+/* Users have so many bytes more, or less. */
+void weir__cache_count_live(weir_stream *stream, int64_t bytes);
+
 /* Whether a stream's bytes in users' hands are too far away from what the pool knows of. */
 static inline bool weir__cache_is_far(const weir_pool *pool, int64_t live)
 {
@@ -87,6 +94,9 @@ enum weir__cache_answer {
  */
 enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *id, const weir_pool *pool, unsigned class, size_t size,
                                           void **ptr);
+
+/* Whether the pool lets its streams keep a claimed block now: a reload may have changed that since it was allocated. */
+bool weir__cache_may_keep(const struct weir__entry *entry);
 
 /* Puts a claimed block into the stream's cache. Blocks that have to make room for it are given to CUDA before it returns. */
 enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id, struct weir__entry *entry);

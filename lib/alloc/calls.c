@@ -17,19 +17,26 @@
 
 /* The ordinary case ----------------------------------------------------------------------------------------------------------------------- */
 
-/* Serves a request of a class that the pool caches. noted: NULL unless the recorder wants to know. false: nothing was done. */
-INLINE bool serve(weir_stream *s, unsigned class, size_t size, void **ptr, struct weir__noted *noted)
+/* Serves a request of a class that the pool caches, or of a larger one. noted: NULL unless the recorder wants to know. false: nothing was
+   done. */
+INLINE bool serve(weir_stream *s, unsigned class, bool is_large, size_t size, void **ptr, struct weir__noted *noted)
 {
     struct weir__cache *cache = &s->cache;
     if (!weir__spin_try(&cache->lock))
         return false;
-    struct weir__entry *entry = cache->classes[class].first;
+    struct weir__entry *entry = is_large ? weir__recent_find(&cache->recent, size) : cache->classes[class].first;
     int64_t live = cache->live + (int64_t)size;
-    bool is_served = entry && cache->state == WEIR__CACHE_OPEN && !weir__cache_is_far(s->pool, live) && !weir__stream_is_barred(s);
+    bool is_served = entry && cache->state == WEIR__CACHE_OPEN && (is_large || !weir__cache_is_far(s->pool, live)) &&
+                     !weir__stream_is_barred(s);
     if (is_served) {
-        weir__cache_take(cache, entry, class);
+        if (is_large) {
+            weir__recent_remove(&cache->recent, entry);
+            weir__cache_count_live(s, (int64_t)size);
+        } else {
+            weir__cache_take(cache, entry, class);
+            cache->live = live;
+        }
         cache->hits++;
-        cache->live = live;
         entry->size = size;
         *ptr = entry->ptr;
         if (noted)
@@ -40,14 +47,23 @@ INLINE bool serve(weir_stream *s, unsigned class, size_t size, void **ptr, struc
     return is_served;
 }
 
-/* Called with the cache's lock. Whether the entry is the block at ptr, and may enter the cache. A block without a class is one of the recent
-   ones. A reload may have switched the cache off, and have emptied it for good, before the lock was taken. */
+/* Called with the cache's lock, as is the next. Whether there is room for the block. A block without a class is a large one. A reload may have
+   switched the cache off, and have emptied it for good, before the lock was taken. */
+INLINE bool has_room(const weir_stream *s, const struct weir__entry *entry, unsigned classes)
+{
+    const struct weir__cache *cache = &s->cache;
+    if (entry->class - 1U < classes)
+        return cache->bytes + weir__class_bytes[entry->class] <= cache->granted &&
+               !weir__cache_is_far(s->pool, cache->live - (int64_t)entry->size);
+    return classes && entry->class == WEIR__CLASS_NONE && weir__cache_has_room(s, entry->size);
+}
+
+/* Whether the entry is the block at ptr, and may enter the cache. */
 INLINE bool may_enter(const weir_stream *s, const struct weir__entry *entry, const void *ptr, unsigned classes)
 {
     const struct weir__cache *cache = &s->cache;
     return weir__entry_is(entry, ptr, &cache->lock) && entry->pool == s->pool && cache->state == WEIR__CACHE_OPEN &&
-           entry->class - 1U < classes && cache->bytes + weir__class_bytes[entry->class] <= cache->granted &&
-           !weir__cache_is_far(s->pool, cache->live - (int64_t)entry->size) && !weir__stream_is_barred(s);
+           has_room(s, entry, classes) && !weir__stream_is_barred(s);
 }
 
 /* Takes the block at ptr from its user and puts it into the stream's cache, if it is one that this cache served or kept last. classes: how
@@ -63,8 +79,12 @@ INLINE bool keep(weir_stream *s, const void *ptr, const _Atomic unsigned *classe
     bool is_kept = may_enter(s, entry, ptr, atomic_load_explicit(classes, memory_order_relaxed));
     if (is_kept) {
         atomic_store_explicit(&entry->live, false, memory_order_relaxed);
-        cache->live -= (int64_t)entry->size;
-        weir__cache_put(cache, entry, entry->class);
+        if (entry->class == WEIR__CLASS_NONE) {
+            weir__cache_put_large(s, entry);
+        } else {
+            cache->live -= (int64_t)entry->size;
+            weir__cache_put(cache, entry, entry->class);
+        }
         if (noted)
             weir__noted_take(noted, s, entry);
     }
@@ -107,16 +127,37 @@ SLOW weir_status free_slowly(weir_stream *s, void *ptr)
     return weir__free(s->w, ptr, s->handle, s);
 }
 
-SLOW weir_status malloc_otherwise(weir_stream *s, void **ptr, size_t size, unsigned class)
+SLOW weir_status malloc_noted(weir_stream *s, void **ptr, size_t size, unsigned class)
 {
     struct weir__noted noted;
-    if (weir__is_forked() || !s || !ptr || !weir__pool_caches(s->pool, class) || !weir__records_cached(&s->w->recorder))
-        return malloc_slowly(s, ptr, size, class);
     weir__noted_begin(&noted, s, true);
-    if (!serve(s, class, size, ptr, &noted))
+    if (!serve(s, class, false, size, ptr, &noted))
         return malloc_slowly(s, ptr, size, class);
     weir__noted_end(&noted, s);
     return WEIR_OK;
+}
+
+/* Of either kind. */
+SLOW weir_status malloc_large(weir_stream *s, void **ptr, size_t size, unsigned class)
+{
+    struct weir__noted noted;
+    bool is_noted = weir__records_cached(&s->w->recorder);
+    if (is_noted)
+        weir__noted_begin(&noted, s, true);
+    if (!serve(s, class, true, size, ptr, is_noted ? &noted : NULL))
+        return malloc_slowly(s, ptr, size, class);
+    if (is_noted)
+        weir__noted_end(&noted, s);
+    return WEIR_OK;
+}
+
+SLOW weir_status malloc_otherwise(weir_stream *s, void **ptr, size_t size, unsigned class)
+{
+    if (weir__is_forked() || !s || !ptr)
+        return malloc_slowly(s, ptr, size, class);
+    if (!weir__pool_caches(s->pool, class))
+        return weir__recent_count(&s->cache.recent) ? malloc_large(s, ptr, size, class) : malloc_slowly(s, ptr, size, class);
+    return weir__records_cached(&s->w->recorder) ? malloc_noted(s, ptr, size, class) : malloc_slowly(s, ptr, size, class);
 }
 
 SLOW weir_status free_otherwise(weir_stream *s, void *ptr)
@@ -137,7 +178,7 @@ weir_status weir_stream_malloc(weir_stream *s, void **ptr, size_t size)
 {
     unsigned class = weir__class_of(size);
     if (!weir__is_forked() && s && ptr && class <= atomic_load_explicit(&s->pool->cache.plain_classes, memory_order_relaxed) &&
-        serve(s, class, size, ptr, NULL))
+        serve(s, class, false, size, ptr, NULL))
         return WEIR_OK;
     return malloc_otherwise(s, ptr, size, class);
 }

@@ -82,8 +82,10 @@ uint64_t weir__flush_stream(weir_stream *stream, uint64_t before)
     return bytes;
 }
 
-static bool flush_part(weir_stream *stream, unsigned from, unsigned to)
+bool weir__flush_part(weir_stream *stream, unsigned from, unsigned to)
 {
+    if (from >= to && !weir__recent_count(&stream->cache.recent))
+        return false;
     enum gpu_capture_mode mode = weir__relaxed_begin(stream->w->gpu);
     weir__flush_begin(stream->device);
     struct weir__entry *entries = weir__cache_drain_part(stream, from, to);
@@ -94,41 +96,32 @@ static bool flush_part(weir_stream *stream, unsigned from, unsigned to)
     return entries;
 }
 
-bool weir__flush_own(weir_stream *stream, unsigned from, unsigned to)
-{
-    return flush_part(stream, from, to);
-}
+struct give {
+    const weir_pool *pool; /* NULL: each */
+    bool any;
+};
 
-bool weir__flush_recent(weir_stream *stream)
+static void give_device(struct weir__device *device, void *data)
 {
-    return weir__recent_count(&stream->cache.recent) && flush_part(stream, 1, 1);
-}
-
-bool weir__flush_recent_of(struct weir__device *device, const weir_pool *pool)
-{
+    struct give *give = data;
     weir_stream *streams[BATCH] = { NULL };
     uint64_t below = UINT64_MAX;
     size_t count;
-    bool any = false;
     while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
         for (size_t i = 0; i < count; i++) {
-            if (!pool || streams[i]->pool == pool)
-                any = weir__flush_recent(streams[i]) || any;
+            if (!give->pool || streams[i]->pool == give->pool)
+                give->any = weir__flush_part(streams[i], 0, 0) || give->any;
             weir__stream_unpin(streams[i]);
         }
-    return any;
 }
 
-static void flush_recent_of_weir(struct weir__device *device, void *data)
+bool weir__caches_give(enum weir__scope scope, struct weir__device *device, const weir_pool *pool)
 {
-    (void)data;
-    weir__flush_recent_of(device, NULL);
-}
-
-void weir__flush_recent_everywhere(struct weir__device *device)
-{
-    weir__flush_recent_of(device, NULL);
-    weir__quiet_visit(device->w->gpu, device->index, flush_recent_of_weir, NULL);
+    struct give give = {.pool = scope == WEIR__OF_POOL ? pool : NULL};
+    give_device(device, &give);
+    if (scope == WEIR__OF_PROCESS)
+        weir__quiet_visit(device->w->gpu, device->index, give_device, &give);
+    return give.any;
 }
 
 void weir__flush_abandoned(weir_stream *stream, enum weir__reach reach)

@@ -123,7 +123,7 @@ static weir_status give_back(weir *w, const struct weir__block *block, gpu_strea
 static bool keep_raw(struct weir__entry *entry, gpu_stream stream)
 {
     struct weir__raw raw = { .handle = stream };
-    weir_stream *opened = weir__stream_find(entry->pool->device, &raw);
+    weir_stream *opened = weir__cache_may_keep(entry) ? weir__stream_find(entry->pool->device, &raw) : NULL;
     return opened && weir__cache_keep(opened, &raw.id, entry) == WEIR__CACHE_DONE;
 }
 

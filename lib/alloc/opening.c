@@ -22,17 +22,19 @@ static void tell_all(weir *w, enum weir__tell what, uint64_t name)
 }
 
 /* What a pool may keep over a synchronise. */
-static uint64_t threshold_of(weir_pool *pool)
+static uint64_t threshold_of(const weir_pool *pool)
 {
     uint64_t threshold = atomic_load(&pool->backing->threshold), max_size = atomic_load(&pool->settings.max_size);
     return max_size && max_size < threshold ? max_size : threshold;
 }
 
-/* So that what the stream freed is known to be complete afterwards, and can go back. */
+/* So that what the stream freed, or keeps above the threshold, is known to be complete afterwards, and can go back. */
 static void before_synchronize(weir_stream *s)
 {
-    if (weir__recent_count(&s->cache.recent) && weir__pool_figure(s->pool, GPU_POOL_RESERVED) > threshold_of(s->pool))
-        weir__flush_recent(s);
+    if (weir__recent_count(&s->cache.recent) && atomic_load(&s->pool->figures.taken) > threshold_of(s->pool))
+        weir__flush_part(s, 0, 0);
+    if (!s->w->has_arenas)
+        return;
     enum gpu_capture_mode mode = weir__relaxed_begin(s->w->gpu);
     tell_all(s->w, WEIR__TELL_COVER, s->name);
     weir__relaxed_end(s->w->gpu, mode);
@@ -418,8 +420,7 @@ weir_status weir_stream_synchronize(weir_stream *s, weir_error *error)
         return weir__stream_closed(error, "weir_stream_synchronize");
     }
     uint64_t begun = s->w->gpu->now();
-    if (s->w->has_arenas)
-        before_synchronize(s);
+    before_synchronize(s);
     weir_status status = synchronize(s, error);
     if (status == WEIR_OK)
         weir__record_figures(&s->w->recorder, WEIR__KIND_SYNCHRONISE, s->pool->record, s->handle, s->w->gpu->now() - begun, 0);

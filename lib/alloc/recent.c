@@ -17,17 +17,20 @@ struct weir__entry *weir__recent_find(const struct weir__recent *recent, uint64_
     return at ? recent->entries[at - 1] : NULL;
 }
 
-void weir__recent_remove(struct weir__recent *recent, const struct weir__entry *entry)
+bool weir__recent_remove(struct weir__recent *recent, const struct weir__entry *entry)
 {
-    unsigned left = weir__recent_count(recent) - 1, at = left;
-    while (recent->entries[at] != entry)
-        at--;
+    unsigned count = weir__recent_count(recent), at = 0;
+    while (at < count && recent->entries[at] != entry)
+        at++;
+    if (at == count)
+        return false;
     recent->bytes -= recent->sizes[at];
-    for (; at < left; at++) {
+    for (; at < count - 1; at++) {
         recent->sizes[at] = recent->sizes[at + 1];
         recent->entries[at] = recent->entries[at + 1];
     }
-    set_count(recent, left);
+    set_count(recent, count - 1);
+    return true;
 }
 
 void weir__recent_add(struct weir__recent *recent, struct weir__entry *entry)
@@ -61,7 +64,7 @@ bool weir__recent_is_valid(const struct weir__recent *recent)
         return false;
     for (unsigned i = 0; i < count; i++) {
         const struct weir__entry *entry = recent->entries[i];
-        if (entry->class != WEIR__CLASS_NONE || entry->size != recent->sizes[i] || !entry->extent || atomic_load(&entry->live) ||
+        if (entry->class != WEIR__CLASS_NONE || entry->size != recent->sizes[i] || atomic_load(&entry->live) ||
             (i && entry->stamp <= recent->entries[i - 1]->stamp))
             return false;
         bytes += entry->size;

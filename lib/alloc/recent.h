@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * recent.h - the last blocks of an arena that one opened stream freed and that are too large for its classes. Each serves the next request
- * of exactly its size without a search, and without a lock that others share.
+ * recent.h - the last blocks that one opened stream freed and that are too large for its classes. Each serves the next request of exactly
+ * its size: without a search in an arena, without a call of CUDA's in a pool of CUDA's, and without a lock that others share.
  *
- * Part of the stream's cache, and guarded by its lock. The bounds of `cache` do not hold for them, as the arena gets them back before it
- * maps more, and the bounds here keep what does not fit together meanwhile small. Two are enough for buffers that take turns. With 4,
- * programs recorded on a GPU had up to 2 % more mapped: training on pictures of many sizes 3,262 MiB, not 3,228; LoRA 3,200, not 3,110.
+ * Part of the stream's cache, and guarded by its lock. The bounds of `cache` do not hold for them: the pool gets them back before it grows
+ * for a large request, and the bounds here keep what does not fit together meanwhile small. Two are enough for buffers that take turns. With
+ * 4, programs recorded on a GPU had up to 2 % more mapped by arenas: training on pictures of many sizes 3,262 MiB, not 3,228; LoRA 3,200,
+ * not 3,110.
  */
 #ifndef WEIR_LIB_RECENT_H
 #define WEIR_LIB_RECENT_H
@@ -30,8 +31,8 @@ static inline unsigned weir__recent_count(const struct weir__recent *recent)
 
 /* The last of exactly so many bytes; NULL: there is none. */
 struct weir__entry *weir__recent_find(const struct weir__recent *recent, uint64_t size);
-/* One that is in it. */
-void weir__recent_remove(struct weir__recent *recent, const struct weir__entry *entry);
+/* false: it is not in it. */
+bool weir__recent_remove(struct weir__recent *recent, const struct weir__entry *entry);
 /* Whether the oldest has to make room for one of so many bytes. taken: bytes of all blocks of the pool. */
 static inline bool weir__recent_is_full(const struct weir__recent *recent, uint64_t size, uint64_t taken)
 {

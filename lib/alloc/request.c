@@ -45,12 +45,12 @@ static bool has_idle(struct weir__request *request, uint64_t size)
     return idle >= size;
 }
 
-/* Whether all that the device has free and this weir has idle is less; what its streams keep of arenas is as good as idle. */
+/* Whether all that the device has free and this weir has idle is less; the large blocks that its streams keep are as good as idle. */
 static __attribute__((noinline)) bool is_lacking(struct weir__request *request, uint64_t size)
 {
     struct weir__device *device = request->pool->device;
     bool lacks = !has_idle(request, size) && weir__device_obtainable(device) < size;
-    if (lacks && weir__flush_recent_of(device, NULL))
+    if (lacks && weir__caches_give(WEIR__OF_DEVICE, device, NULL))
         lacks = !has_idle(request, size) && weir__device_obtainable(device) < size;
     return lacks;
 }
@@ -115,13 +115,13 @@ void weir__aside_end(struct weir__aside *aside, const struct gpu *gpu)
         gpu->stream_destroy(aside->stream);
 }
 
-/* Before the pool grows, or where it is at its cap, streams give up the recent blocks that they keep: first the request's own. Those of
-   others serve it once events behind them are seen complete. */
-static __attribute__((noinline)) bool give_up_recent(const struct weir__request *request)
+/* Before the pool grows, or where it is at its cap, streams give up the large blocks that they keep: first the request's own. Those of
+   others serve it once they are known to be complete. */
+static __attribute__((noinline)) bool give_up_large(const struct weir__request *request)
 {
-    if (request->opened && weir__flush_recent(request->opened))
+    if (request->opened && weir__flush_part(request->opened, 0, 0))
         return true;
-    if (!weir__flush_recent_of(request->pool->device, request->pool))
+    if (!weir__caches_give(WEIR__OF_POOL, request->pool->device, request->pool))
         return false;
     enum gpu_capture_mode mode = weir__relaxed_begin(request->pool->w->gpu);
     request->pool->backing->ops->tell(request->pool->backing, WEIR__TELL_COVER, 0);
@@ -137,13 +137,27 @@ static __attribute__((noinline)) bool give_up_own(const struct weir__request *re
     uint64_t apart = request->pool->backing->ops->large;
     unsigned large = weir__class_of(apart);
     bool is_large = size >= apart;
-    return request->opened && weir__flush_own(request->opened, is_large ? large : 1, is_large ? WEIR__CLASS_COUNT : large);
+    return request->opened && weir__flush_part(request->opened, is_large ? large : 1, is_large ? WEIR__CLASS_COUNT : large);
 }
 
-/* At the cap all of it counts. */
+/* At the cap smaller blocks count too; but where each costs a call of CUDA the flush step of recovery takes them. */
 static bool give_up_kept(const struct weir__request *request)
 {
-    return give_up_recent(request) || (request->opened && weir__flush_own(request->opened, 1, WEIR__CLASS_COUNT));
+    return give_up_large(request) || (request->pool->backing->ops->asks_caches && request->opened &&
+                                      weir__flush_part(request->opened, 1, WEIR__CLASS_COUNT));
+}
+
+void weir__request_make_way(struct weir__request *request, const weir_stream *opened)
+{
+    struct weir__device *device = request->pool->device;
+    if (request->pool->backing->ops->asks_caches || request->small || !weir__recent_count(&opened->cache.recent) ||
+        has_idle(request, request->asked + WEIR__GROWTH_STEP))
+        return;
+    weir_stream *pinned = request->opened ? NULL : weir__stream_pin(device, request->stream);
+    if (request->opened || pinned)
+        weir__flush_part(pinned ? pinned : request->opened, 0, 0);
+    if (pinned)
+        weir__stream_unpin(pinned);
 }
 
 static int serve(struct weir__request *request, enum weir__serve how, size_t size, void **block)
@@ -157,7 +171,7 @@ static int serve(struct weir__request *request, enum weir__serve how, size_t siz
 static __attribute__((noinline)) int ask_further(struct weir__request *request, size_t size, void **block)
 {
     int code = WEIR__SERVE_FURTHER;
-    for (int tries = 0; tries < 2 && code == WEIR__SERVE_FURTHER && give_up_recent(request); tries++)
+    for (int tries = 0; tries < 2 && code == WEIR__SERVE_FURTHER && give_up_large(request); tries++)
         code = serve(request, WEIR__SERVE_KNOWN, size, block);
     if (code == WEIR__SERVE_FURTHER)
         code = serve(request, WEIR__SERVE_LOOK, size, block);
@@ -166,17 +180,17 @@ static __attribute__((noinline)) int ask_further(struct weir__request *request, 
     return code == WEIR__SERVE_FURTHER ? serve(request, WEIR__SERVE_GROW, size, block) : code;
 }
 
-/* CUDA takes what is idle in its pools for any other of them. For an arena, and from one, only Weir can, be it of another weir. What
-   streams keep of arenas is as good as idle. true: something went back to the device. */
+/* CUDA takes what is idle in its pools for any other of them. For an arena, and from one, only Weir can, be it of another weir. The large
+   blocks that streams keep are as good as idle. true: something went back to the device, or became idle. */
 static __attribute__((noinline)) bool take_from_others(const struct weir__request *request, uint64_t bytes)
 {
     struct weir__device *device = request->pool->device;
-    weir__flush_recent_everywhere(device);
+    bool any = weir__caches_give(WEIR__OF_PROCESS, device, NULL);
     uint64_t all = weir__arena_sweep();
     if (all < bytes)
         all += weir__arena_take_idle(device->w->gpu, device->index, bytes - all, request->pool->backing);
     if (request->pool->backing->ops->lends_idle)
-        return all;
+        return all || any;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
         bool helps = weir__pool_lends_idle(pool) && all < bytes;
         uint64_t reserved = helps ? weir__pool_figure(pool, GPU_POOL_RESERVED) : 0, wanted = bytes - all, released = 0;
@@ -185,7 +199,7 @@ static __attribute__((noinline)) bool take_from_others(const struct weir__reques
         if (reserved && weir__pool_trim(pool, keep, &released) == GPU_SUCCESS)
             all += released;
     }
-    return all;
+    return all || any;
 }
 
 static void note_vain(struct weir__request *request)
@@ -314,20 +328,24 @@ static int ask(struct weir__request *request, struct weir__growing *growing, siz
 static bool try_size(struct weir__request *request, size_t size, bool small, void **ptr)
 {
     struct weir__growing growing;
-    enum weir__growth_answer answer = weir__growth_begin(&growing, request->pool, size, request->deadline, &request->ask.waited);
-    bool may_give_up = request->pool->backing->ops->keeps_large && size <= growing.max_size;
-    for (int tries = 0; tries < 3 && answer == WEIR__GROWTH_FULL && may_give_up && give_up_kept(request); tries++)
+    enum weir__growth_answer answer;
+    bool is_again;
+    int tries = 0;
+    do {
         answer = weir__growth_begin(&growing, request->pool, size, request->deadline, &request->ask.waited);
+        request->code = GPU_OUT_OF_MEMORY;
+        request->at_cap = answer != WEIR__GROWTH_GO;
+        if (answer == WEIR__GROWTH_GO) {
+            request->was_asked = true;
+            request->code = ask(request, &growing, size, small, ptr);
+            weir__growth_end(&growing);
+        }
+        bool is_full = answer == WEIR__GROWTH_FULL || (answer == WEIR__GROWTH_GO && request->code == GPU_OUT_OF_MEMORY && request->at_cap);
+        is_again = is_full && size <= growing.max_size && ++tries <= 3 && is_in_time(request) && give_up_kept(request);
+    } while (is_again);
     request->got = size;
-    request->code = GPU_OUT_OF_MEMORY;
-    request->at_cap = answer != WEIR__GROWTH_GO;
-    if (answer == WEIR__GROWTH_GO) {
-        request->was_asked = true;
-        request->code = ask(request, &growing, size, small, ptr);
-        weir__growth_end(&growing);
-    } else {
-        request->is_crowded = answer != WEIR__GROWTH_FULL;
-    }
+    if (answer == WEIR__GROWTH_CROWDED || answer == WEIR__GROWTH_LATER)
+        request->is_crowded = true;
     return request->code == GPU_SUCCESS;
 }
 

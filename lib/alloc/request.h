@@ -53,6 +53,10 @@ bool weir__attempt(struct weir__request *request, void **ptr);
    Call it with no lock held. */
 void weir__request_give_back(struct weir__request *request);
 
+/* Of a request for a large block, on a stream whose cache may keep such a block later: where a pool of CUDA's would have to grow, the stream
+   gives up the large blocks that it keeps. opened: that stream, whether or not the caller has it. */
+void weir__request_make_way(struct weir__request *request, const weir_stream *opened);
+
 /* What it has waited, if at all, becomes an event. Call it with no lock held. */
 void weir__request_note_wait(struct weir__request *request);
 

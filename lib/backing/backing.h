@@ -92,7 +92,7 @@ struct weir__backing_ops {
     bool keeps_caps;         /* it keeps to any cap by itself, so that nobody needs to watch by what it grows */
     bool records_growth;     /* it writes down itself what it maps */
     bool names_streams;      /* requests and frees say more of their stream than its handle */
-    bool keeps_large;        /* caches may keep blocks of any size: the stream gets them back without a call of the driver */
+    bool asks_caches;        /* before it grows it answers WEIR__SERVE_FURTHER, and what caches give up then costs no call of the driver */
     uint64_t large;          /* bytes from which on a block is apart from smaller ones, which leave no room for it; 0: nowhere */
     uint64_t step;           /* bytes that go back at a time */
     uint64_t grow, trim;     /* nanoseconds for a GiB (measured on an H200) */

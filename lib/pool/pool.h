@@ -112,7 +112,6 @@ struct weir_pool {
     struct {
         _Atomic unsigned classes;       /* size classes from 1 to this one are kept; 0: nothing is cached */
         _Atomic unsigned plain_classes; /* the same while the recorder wants to know nothing of cached calls; else 0 */
-        _Atomic unsigned kept;          /* as `classes`, but UINT_MAX where larger blocks are kept by their exact size (recent.h) */
         _Atomic uint64_t live_step;     /* how many bytes a stream may hand out or take back before the pool is told */
         _Atomic uint64_t per_stream, per_device;
         _Atomic uint64_t idle; /* nanoseconds */
@@ -159,16 +158,26 @@ struct weir_pool {
     } grants;
 };
 
+/* Bytes that the pool keeps over a synchronise, or that the keeper lets it keep. UINT64_MAX: all. */
+static inline uint64_t weir__pool_threshold(const weir_pool *pool)
+{
+    bool is_auto = atomic_load_explicit(&pool->settings.is_auto, memory_order_relaxed);
+    return atomic_load_explicit(is_auto ? &pool->settings.kept : &pool->backing->threshold, memory_order_relaxed);
+}
+
 /* Whether caches serve requests of that size class now. */
 static inline bool weir__pool_caches(const weir_pool *pool, unsigned class)
 {
     return class <= atomic_load_explicit(&pool->cache.classes, memory_order_relaxed);
 }
 
-/* Whether a cache may have a block for a request of that size class: by the class, or of exactly its size. */
+/* Whether a cache may have a block for a request of that size class: by the class, or, above those that are cached, for requests of exactly
+   its size (recent.h). A pool that does not ask its caches before it grows, and keeps nothing over a synchronise, has no such blocks. */
 static inline bool weir__pool_keeps(const weir_pool *pool, unsigned class)
 {
-    return class <= atomic_load_explicit(&pool->cache.kept, memory_order_relaxed);
+    unsigned classes = atomic_load_explicit(&pool->cache.classes, memory_order_relaxed);
+    return class <= classes ||
+           (classes && (pool->backing->ops->asks_caches || atomic_load_explicit(&pool->backing->threshold, memory_order_relaxed)));
 }
 
 /* Creates the entry's pool on the device, configures it and grows it to initial_size. Places errors at the entry's keys. */

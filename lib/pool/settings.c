@@ -18,6 +18,15 @@ int weir__settings_write_threshold(weir_pool *pool, uint64_t threshold)
     return pool->backing->ops->set(pool->backing, GPU_POOL_RELEASE_THRESHOLD, threshold);
 }
 
+/* Caches of the device may have blocks of larger classes than before. */
+static void tell_device(weir_pool *pool)
+{
+    unsigned former = atomic_load(&pool->device->cache_classes);
+    unsigned kept = weir__pool_keeps(pool, UINT_MAX) ? UINT_MAX : atomic_load(&pool->cache.classes);
+    while (kept > former && !atomic_compare_exchange_weak(&pool->device->cache_classes, &former, kept))
+        continue;
+}
+
 static void record_settings(const weir_pool *pool)
 {
     weir__record_pool(WEIR__KIND_SETTINGS, pool, atomic_load(&pool->backing->threshold), atomic_load(&pool->settings.max_size));
@@ -38,6 +47,7 @@ weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, wei
     int code = weir__settings_write_threshold(pool, bytes);
     if (code == GPU_SUCCESS)
         atomic_store(&pool->settings.is_auto, false);
+    tell_device(pool);
     pthread_mutex_unlock(&pool->lock);
     weir__relaxed_end(pool->w->gpu, mode);
     record_settings(pool);
@@ -205,10 +215,7 @@ static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
     atomic_store(&pool->cache.live_step, pool->kind.is_exact ? 0 : largest > LIVE_STEP ? largest : LIVE_STEP);
     atomic_store(&pool->cache.classes, classes);
     note_caches(pool);
-    unsigned former = atomic_load(&pool->device->cache_classes), kept = classes && pool->backing->ops->keeps_large ? UINT_MAX : classes;
-    atomic_store(&pool->cache.kept, kept);
-    while (kept > former && !atomic_compare_exchange_weak(&pool->device->cache_classes, &former, kept))
-        continue;
+    tell_device(pool);
 }
 
 static unsigned steps_mask(const struct policy_steps *steps)
@@ -295,6 +302,7 @@ weir_status weir__settings_undo(weir_pool *pool, const struct policy *policy, co
     if (!pool->native.is_exportable)
         weir__settings_write_threshold(pool, pool->settings.threshold_before);
     atomic_store(&pool->settings.is_auto, pool->settings.auto_before);
+    tell_device(pool);
     pthread_mutex_unlock(&pool->lock);
     return WEIR_OK;
 }

@@ -16,11 +16,13 @@
 /* Like config/default.yaml: with a cap that Weir watches, and a twin. */
 #define CAPPED STREAMS "pools: { p: { release_threshold: 25%, max_size: 90%, small_below: 1MiB } }\n"
 #define UNCHECKED STREAMS "pools: { p: { cache: { capture_check: false } } }\n"
+/* A synchronise gives back what is idle, and no large block is kept. */
+#define NOTHING_KEPT STREAMS "pools: { p: { release_threshold: 0 } }\n"
 #define CACHE_OFF STREAMS "pools: { p: { cache: off } }\n"
 /* The opened stream has another pool than those that were not opened. */
 #define ROUTED "weir: 1\ndefaults: { pool: d }\nstreams: { s: { pool: p } }\npools: { d: {}, p: {} }\n"
 
-/* Small enough for the caches and the twin; for neither; so large a part of the machine, 1 GiB, that CUDA is not asked in vain, and that
+/* Small enough for the caches and the twin; for neither, but for what a stream keeps of large blocks; so large a part of the machine, 1 GiB, that CUDA is not asked in vain, and that
    each free on a stream that was not opened is noted for recovery. */
 #define SMALL KIB(64)
 #define MEDIUM MIB(8)
@@ -45,27 +47,29 @@ static const struct row {
     { CAPPED, SMALL, HANDLE, "status 128, id 128" },
     { CAPPED, SMALL, OTHER, "malloc 64, status 64, figure 4" },
     { CAPPED, SMALL, LEGACY, "malloc 64, status 64, figure 4" },
-    { CAPPED, MEDIUM, OPENED, "malloc 64, status 64, figure 4" },
-    { CAPPED, MEDIUM, HANDLE, "malloc 64, status 80, id 16, figure 4" },
+    { CAPPED, MEDIUM, OPENED, "status 128" },
+    { CAPPED, MEDIUM, HANDLE, "status 128, id 128" },
     { CAPPED, MEDIUM, OTHER, "malloc 64, status 80, id 16, record 16, figure 4" },
     { CAPPED, MEDIUM, LEGACY, "malloc 64, status 80, current 16, record 16, figure 4" },
     { CAPPED, LARGE, OPENED, "malloc 64, status 64, figure 146" },
-    { CAPPED, LARGE, HANDLE, "malloc 64, status 128, id 64, figure 146" },
+    { CAPPED, LARGE, HANDLE, "malloc 64, status 128, id 128, figure 146" },
     { CAPPED, LARGE, OTHER, "malloc 64, status 128, id 64, record 64, figure 146" },
     { CAPPED, LARGE, LEGACY, "malloc 64, status 128, current 64, record 64, figure 146" },
     { UNCHECKED, SMALL, OPENED, "" },
     { UNCHECKED, SMALL, HANDLE, "status 128, id 128" },
     { UNCHECKED, SMALL, OTHER, "malloc 64" },
     { UNCHECKED, SMALL, LEGACY, "malloc 64" },
-    { UNCHECKED, MEDIUM, OPENED, "malloc 64" },
-    { UNCHECKED, MEDIUM, HANDLE, "malloc 64, status 16, id 16" },
+    { UNCHECKED, MEDIUM, OPENED, "" },
+    { UNCHECKED, MEDIUM, HANDLE, "status 128, id 128" },
     { UNCHECKED, MEDIUM, OTHER, "malloc 64, status 16, id 16, record 16" },
     { UNCHECKED, MEDIUM, LEGACY, "malloc 64, status 16, current 16, record 16" },
     { UNCHECKED, LARGE, OPENED, "malloc 64, figure 128" },
-    { UNCHECKED, LARGE, HANDLE, "malloc 64, status 64, id 64, figure 128" },
+    { UNCHECKED, LARGE, HANDLE, "malloc 64, status 128, id 128, figure 128" },
     { UNCHECKED, LARGE, OTHER, "malloc 64, status 64, id 64, record 64, figure 128" },
     { UNCHECKED, LARGE, LEGACY, "malloc 64, status 64, current 64, record 64, figure 128" },
-    { ROUTED, MEDIUM, HANDLE, "malloc 64, status 80, id 80" },
+    { ROUTED, MEDIUM, HANDLE, "status 128, id 128" },
+    { NOTHING_KEPT, MEDIUM, OPENED, "malloc 64, status 64" },
+    { NOTHING_KEPT, MEDIUM, HANDLE, "malloc 64, status 80, id 16" },
     { CACHE_OFF, SMALL, OPENED, "malloc 64, status 64" },
     { CACHE_OFF, SMALL, HANDLE, "malloc 64, status 64" },
     { CACHE_OFF, SMALL, OTHER, "malloc 64, status 64" },

@@ -235,7 +235,7 @@ kill -INT $recorder
 check "signal_ends_the_recording_in_order" ended 0
 check "what_was_written_is_said" says live.said "process $two (worker): " " events, 0 lost, in $PWD/live.weir"
 check "trace_has_what_was_live_before_and_all_since" summary live.weir "t['pid'] == $two and t['reason'] == 'record' and \
-t['lost']['is_closed'] and t['kinds']['live'] == 1 and t['kinds']['free'] == 1 and t['kinds']['malloc'] == 1 and t['live'] == 16 << 20"
+t['lost']['is_closed'] and t['kinds']['live'] == 1 and t['kinds']['keep'] == 1 and t['kinds']['malloc'] == 1 and t['live'] == 16 << 20"
 check "file_of_a_live_process_is_for_this_user_alone" test "$(stat -c %a live.weir)" = 600
 check "file_of_a_live_process_that_is_there_exits_2" exits 2 record --pid="$two" -o live.weir
 check "file_of_a_live_process_that_is_there_is_named" says "$err" "live.weir exists"

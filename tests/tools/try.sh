@@ -132,11 +132,16 @@ check "no_device_exits_1" tried devices=0 1
 check "no_device_of_the_simulator_names_its_variable" says "$err" "WEIR_SIM says which devices the simulator has"
 
 # A GPU that fails in the middle: the n-th call of an operation, chosen to hit each part of the run.
-for fail in stream_create:3 event_create:2 malloc_async:40 free_async:20 set_async:50 copy_async:30 event_record:5 \
+for fail in stream_create:3 event_create:2 malloc_async:40 set_async:50 copy_async:30 event_record:5 \
     stream_wait_event:5 delay:1 delay:2 device_memory:1; do
     check "gpu_that_fails_in_${fail}_exits_1" tried "fail=$fail:999" 1
     check "gpu_that_fails_in_${fail}_is_reported" says "$out" "Result: FAILED"
 done
+# A block that comes out of a cache is freed again later.
+echo 'weir: 1
+pools: { p: { cache: off } }' >uncached.yaml
+check "gpu_that_fails_in_free_async:20_without_caches_exits_1" tried fail=free_async:20:999 1 uncached.yaml
+check "gpu_that_fails_in_free_async:20_without_caches_is_reported" says "$out" "Result: FAILED"
 
 check "json_is_printed" tried devices=2 0 --json many.yaml
 check_json "json_says_that_it_passed" 'd["passed"] and d["reasons"] == [] and d["leaked_blocks"] == 0'

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* arena_recent.c - the last large blocks that a stream freed in an arena: whom they serve, and who gets them back when. */
+/*
+ * large.c - the last large blocks that a stream freed, in an arena or a pool of CUDA's: whom they serve, and who gets them back when.
+ */
 #include <stdio.h>
 
 #include "tests/api/scene.h"
@@ -9,6 +11,15 @@
 #define MANY 2 /* that a stream keeps at most */
 
 static const char keeps[] = "weir: 1\npools: { main: { backing: arena, release_threshold: all } }\n";
+static const char cudas[] = "weir: 1\npools: { main: { release_threshold: all } }\n";
+
+/* Both have streams that keep large blocks, and the same without caches. */
+static const struct {
+    const char *label, *policy, *without;
+} backings[] = {
+    { "an arena", keeps, "weir: 1\npools: { main: { backing: arena, release_threshold: all, cache: off } }\n" },
+    { "a pool of CUDA's", cudas, "weir: 1\npools: { main: { release_threshold: all, cache: off } }\n" },
+};
 
 static uint64_t cached(void)
 {
@@ -29,7 +40,7 @@ static void *keep_some(weir_stream *s, int count, void **blocks)
 START_TEST(request_of_the_same_size_gets_the_last_such_block)
 {
     void *blocks[MANY];
-    scene_open(keeps);
+    scene_open(backings[_i].policy);
     weir_stream *s = scene_create(NULL);
     void *anchor = keep_some(s, MANY, blocks);
     uint64_t hits = scene_pool_stats("main").cache_hits;
@@ -46,7 +57,7 @@ END_TEST
 
 START_TEST(request_by_raw_handle_is_served_too)
 {
-    scene_open(keeps);
+    scene_open(backings[_i].policy);
     weir_stream *s = scene_create(NULL);
     void *ptr = scene_malloc(s, LARGE);
     scene_free_on(weir_stream_handle(s), ptr);
@@ -59,7 +70,7 @@ END_TEST
 
 START_TEST(request_of_another_size_leaves_them)
 {
-    scene_open(keeps);
+    scene_open(backings[_i].policy);
     weir_stream *s = scene_create(NULL);
     void *anchor = scene_malloc(s, 64 * MANY * LARGE), *ptr = scene_malloc(s, LARGE), *spare = scene_malloc(s, 2 * LARGE);
     scene_free(s, ptr);
@@ -75,7 +86,7 @@ END_TEST
 START_TEST(oldest_makes_room)
 {
     void *blocks[MANY + 1];
-    scene_open(keeps);
+    scene_open(backings[_i].policy);
     weir_stream *s = scene_create(NULL);
     void *anchor = keep_some(s, MANY + 1, blocks);
     ck_assert_uint_eq(cached(), MANY * LARGE);
@@ -89,7 +100,7 @@ END_TEST
 
 START_TEST(several_are_a_small_part_of_what_is_live)
 {
-    scene_open(keeps);
+    scene_open(backings[_i].policy);
     weir_stream *s = scene_create(NULL);
     void *first = scene_malloc(s, 64 * MIB), *second = scene_malloc(s, 64 * MIB);
     scene_free(s, first);
@@ -101,7 +112,7 @@ START_TEST(several_are_a_small_part_of_what_is_live)
 }
 END_TEST
 
-/* What comes next needs what the stream keeps, on whichever stream that is. */
+/* What comes next needs what the stream keeps, on whichever stream that is: the pool is no larger for it. */
 static const struct {
     const char *label, *policy;
     bool is_other;
@@ -112,9 +123,16 @@ static const struct {
       "weir: 1\npools: { main: { backing: arena, release_threshold: all, max_size: 64MiB, on_oom: { steps: [] } } }\n", false },
     { "another stream's at the cap",
       "weir: 1\npools: { main: { backing: arena, release_threshold: all, max_size: 64MiB, on_oom: { steps: [] } } }\n", true },
+    { "its own of CUDA's", "weir: 1\npools: { main: { release_threshold: all } }\n", false },
+    { "its own at the cap of CUDA's",
+      "weir: 1\npools: { main: { release_threshold: all, small_below: 0, max_size: 64MiB, on_oom: { steps: [] } } }\n", false },
+    { "another stream's at the cap of CUDA's",
+      "weir: 1\npools: { main: { release_threshold: all, small_below: 0, max_size: 64MiB, on_oom: { steps: [] } } }\n", true },
+    { "another stream's at a cap that Weir watches",
+      "weir: 1\npools: { main: { release_threshold: all, small_below: 1MiB, max_size: 96MiB, on_oom: { steps: [] } } }\n", true },
 };
 
-START_TEST(they_serve_what_the_arena_would_grow_for)
+START_TEST(they_serve_what_the_pool_would_grow_for)
 {
     scene_open(growths[_i].policy);
     weir_stream *s = scene_create(NULL), *needy = growths[_i].is_other ? scene_create(NULL) : s;
@@ -229,6 +247,9 @@ static const struct {
     { "threshold 0", "weir: 1\npools: { main: { backing: arena, release_threshold: 0 } }\n", 0 },
     { "a threshold that covers it", "weir: 1\npools: { main: { backing: arena, release_threshold: 64MiB } }\n", 64 * MIB },
     { "a threshold below it", "weir: 1\npools: { main: { backing: arena, release_threshold: 32MiB } }\n", 32 * MIB },
+    { "threshold 0 of CUDA's", "weir: 1\npools: { main: { release_threshold: 0 } }\n", 0 },
+    { "a threshold of CUDA's that covers it", "weir: 1\npools: { main: { release_threshold: 64MiB } }\n", 64 * MIB },
+    { "a threshold of CUDA's below it", "weir: 1\npools: { main: { release_threshold: 32MiB } }\n", 32 * MIB },
 };
 
 START_TEST(synchronise_gives_back_what_the_threshold_does_not_cover)
@@ -243,7 +264,7 @@ END_TEST
 
 START_TEST(trim_gives_all_back)
 {
-    scene_open(keeps);
+    scene_open(backings[_i].policy);
     weir_stream *s = scene_create(NULL);
     scene_free(s, scene_malloc(s, 64 * MIB));
     scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "a trim");
@@ -253,11 +274,11 @@ END_TEST
 
 START_TEST(without_caches_nothing_is_kept)
 {
-    scene_open(keeps);
+    scene_open(backings[_i].policy);
     weir_stream *s = scene_create(NULL);
     scene_free(s, scene_malloc(s, LARGE));
     ck_assert_uint_eq(cached(), LARGE);
-    scene_reload("weir: 1\npools: { main: { backing: arena, release_threshold: all, cache: off } }\n");
+    scene_reload(backings[_i].without);
     ck_assert_uint_eq(cached(), 0);
     scene_free(s, scene_malloc(s, LARGE));
     ck_assert_uint_eq(cached(), 0);
@@ -266,7 +287,7 @@ END_TEST
 
 START_TEST(closing_the_stream_gives_them_back)
 {
-    scene_open(keeps);
+    scene_open(backings[_i].policy);
     weir_stream *s = scene_create(NULL);
     scene_free(s, scene_malloc(s, LARGE));
     weir_stream_close(s);
@@ -277,7 +298,7 @@ END_TEST
 START_TEST(capturing_stream_neither_gets_nor_keeps_one)
 {
     size_t nodes;
-    scene_open(keeps);
+    scene_open(backings[_i].policy);
     weir_stream *s = scene_create(NULL);
     void *anchor = scene_malloc(s, 64 * MANY * LARGE), *older = scene_malloc(s, LARGE), *kept = scene_malloc(s, LARGE), *node;
     scene_free(s, kept);
@@ -340,22 +361,138 @@ START_TEST(they_serve_whoever_needs_the_device)
 }
 END_TEST
 
+/* CUDA could lend it to another stream meanwhile. */
+START_TEST(large_block_alone_is_64_mib_at_most_in_a_pool_of_cudas)
+{
+    scene_open(cudas);
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, 64 * MIB + 1));
+    ck_assert_uint_eq(cached(), 0);
+    void *anchor = scene_malloc(s, scene_share(50));
+    scene_free(s, scene_malloc(s, scene_share(1)));
+    ck_assert_uint_eq(cached(), scene_share(1));
+    scene_free(s, anchor);
+}
+END_TEST
+
+START_TEST(what_the_threshold_would_not_keep_is_not_kept)
+{
+    scene_open("weir: 1\npools: { main: { release_threshold: 64MiB } }\n");
+    weir_stream *s = scene_create(NULL), *other = scene_create(NULL);
+    void *anchor = scene_malloc(s, 32 * MIB);
+    scene_free(s, scene_malloc(s, 32 * MIB + 1));
+    ck_assert_uint_eq(cached(), 0);
+    scene_free(s, scene_malloc(s, 32 * MIB));
+    ck_assert_uint_eq(cached(), 32 * MIB);
+    /* Now it is above the threshold, and is noticed where Weir hears of a synchronise. */
+    void *more = scene_malloc(other, 32 * MIB);
+    ck_assert_uint_eq(cached(), 32 * MIB);
+    scene_ok(weir_stream_synchronize(s, NULL), "a synchronise");
+    ck_assert_uint_eq(cached(), 0);
+    scene_free(other, more);
+    scene_free(s, anchor);
+}
+END_TEST
+
+START_TEST(threshold_that_is_raised_keeps_them_from_then_on)
+{
+    scene_open("weir: 1\npools: { main: { release_threshold: 0 } }\n");
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, LARGE));
+    ck_assert_uint_eq(cached(), 0);
+    scene_ok(weir_pool_set_release_threshold(scene.pool, GIB, NULL), "a threshold");
+    scene_free_on(weir_stream_handle(s), scene_malloc_on(weir_stream_handle(s), LARGE));
+    ck_assert_uint_eq(cached(), LARGE);
+}
+END_TEST
+
+/* By the weir_stream, or by its raw handle. */
+START_TEST(large_miss_with_memory_idle_leaves_them)
+{
+    scene_open(cudas);
+    weir_stream *s = scene_create(NULL);
+    gpu_stream raw = weir_stream_handle(s);
+    void *spare = scene_malloc(s, 256 * MIB);
+    scene_free(s, spare); /* too large to be kept: idle from now on */
+    scene_free(s, scene_malloc(s, 64 * MIB));
+    void *ptr = _i ? scene_malloc_on(raw, 48 * MIB) : scene_malloc(s, 48 * MIB);
+    ck_assert_uint_eq(cached(), 64 * MIB);
+    void *rest = _i ? scene_malloc_on(raw, 176 * MIB) : scene_malloc(s, 176 * MIB);
+    ck_assert_uint_eq(cached(), 0);
+    scene_free(s, ptr);
+    scene_free(s, rest);
+}
+END_TEST
+
+/* Its address comes again where the program gives it to CUDA a second time. */
+START_TEST(large_block_that_the_program_frees_with_cuda_again_is_served_to_one_only)
+{
+    scene_open(cudas);
+    weir_stream *s = scene_create(NULL), *other = scene_create(NULL);
+    void *twice = scene_malloc(s, LARGE);
+    scene_free(s, twice);
+    ck_assert_int_eq(scene.gpu->free_async(twice, weir_stream_handle(s)), GPU_SUCCESS);
+    scene_sync(weir_stream_handle(s));
+    void *again = scene_malloc(other, LARGE);
+    ck_assert_ptr_eq(again, twice);
+    ck_assert_uint_eq(cached(), 0);
+    void *mine = scene_malloc(s, LARGE);
+    ck_assert_ptr_ne(mine, twice);
+    scene_free(s, mine);
+    scene_free(other, again);
+    ck_assert_int_eq(weir_stream_free(s, twice), WEIR_NOT_A_BLOCK);
+}
+END_TEST
+
+/* The device has 128 MiB left beside what the program has, and the stream keeps half of that. CUDA sees that the free of another stream is
+   complete where the ladder waits for it. */
+START_TEST(they_serve_whoever_needs_the_device_from_a_pool_of_cudas)
+{
+    scene_open("weir: 1\ndefaults: { pool: main }\nstreams: { needy: { pool: second } }\n"
+               "pools: { main: { release_threshold: all, small_below: 0, on_oom: { steps: [] } },\n"
+               "         second: { small_below: 0 } }\n");
+    weir_stream *s = scene_create(NULL), *needy = _i ? scene_create("needy") : s;
+    void *anchor = scene_malloc(s, scene.memory / (32 * MIB) * (32 * MIB) - 128 * MIB);
+    scene_free(s, scene_malloc(s, 64 * MIB));
+    scene_sync(weir_stream_handle(s));
+    ck_assert_uint_eq(cached(), 64 * MIB);
+    void *ptr = scene_malloc(needy, 96 * MIB);
+    ck_assert_uint_eq(cached(), 0);
+    scene_free(needy, ptr);
+    scene_free(s, anchor);
+}
+END_TEST
+
 int main(void)
 {
     const char *why_not = scene_why_not();
     if (why_not)
         return suite_skip(why_not);
-    Suite *suite = suite_create("arena_recent");
-    TCase *tcase = suite_case(suite, "arena_recent", 60);
+    Suite *suite = suite_create("large");
+    TCase *tcase = suite_case(suite, "large", 60);
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
-    suite_add(tcase, request_of_the_same_size_gets_the_last_such_block, request_by_raw_handle_is_served_too,
-              request_of_another_size_leaves_them, oldest_makes_room, several_are_a_small_part_of_what_is_live, trim_gives_all_back,
-              without_caches_nothing_is_kept, small_blocks_that_the_stream_keeps_serve_what_the_arena_would_grow_for,
+    suite_add(tcase, small_blocks_that_the_stream_keeps_serve_what_the_arena_would_grow_for,
               part_of_a_cache_that_was_given_up_is_another_streams,
-              large_blocks_of_a_class_serve_what_the_arena_would_grow_for, small_blocks_stay_where_what_another_stream_freed_serves,
-              small_blocks_stay_where_a_large_request_makes_the_arena_grow, small_blocks_stay_where_a_request_alone_is_above_the_cap,
-              closing_the_stream_gives_them_back, capturing_stream_neither_gets_nor_keeps_one);
-    tcase_add_loop_test(tcase, they_serve_what_the_arena_would_grow_for, 0, (int)(sizeof growths / sizeof *growths));
+              large_blocks_of_a_class_serve_what_the_arena_would_grow_for,
+              small_blocks_stay_where_what_another_stream_freed_serves,
+              small_blocks_stay_where_a_large_request_makes_the_arena_grow,
+              small_blocks_stay_where_a_request_alone_is_above_the_cap,
+              large_block_alone_is_64_mib_at_most_in_a_pool_of_cudas,
+              what_the_threshold_would_not_keep_is_not_kept,
+              threshold_that_is_raised_keeps_them_from_then_on,
+              large_block_that_the_program_frees_with_cuda_again_is_served_to_one_only);
+    tcase_add_loop_test(tcase, request_of_the_same_size_gets_the_last_such_block, 0, (int)(sizeof backings / sizeof *backings));
+    tcase_add_loop_test(tcase, request_by_raw_handle_is_served_too, 0, (int)(sizeof backings / sizeof *backings));
+    tcase_add_loop_test(tcase, request_of_another_size_leaves_them, 0, (int)(sizeof backings / sizeof *backings));
+    tcase_add_loop_test(tcase, oldest_makes_room, 0, (int)(sizeof backings / sizeof *backings));
+    tcase_add_loop_test(tcase, several_are_a_small_part_of_what_is_live, 0, (int)(sizeof backings / sizeof *backings));
+    tcase_add_loop_test(tcase, trim_gives_all_back, 0, (int)(sizeof backings / sizeof *backings));
+    tcase_add_loop_test(tcase, without_caches_nothing_is_kept, 0, (int)(sizeof backings / sizeof *backings));
+    tcase_add_loop_test(tcase, closing_the_stream_gives_them_back, 0, (int)(sizeof backings / sizeof *backings));
+    tcase_add_loop_test(tcase, capturing_stream_neither_gets_nor_keeps_one, 0, (int)(sizeof backings / sizeof *backings));
+    tcase_add_loop_test(tcase, large_miss_with_memory_idle_leaves_them, 0, 2);
+    tcase_add_loop_test(tcase, they_serve_whoever_needs_the_device_from_a_pool_of_cudas, 0, 2);
+    tcase_add_loop_test(tcase, they_serve_what_the_pool_would_grow_for, 0, (int)(sizeof growths / sizeof *growths));
     tcase_add_loop_test(tcase, synchronise_gives_back_what_the_threshold_does_not_cover, 0, (int)(sizeof thresholds / sizeof *thresholds));
     tcase_add_loop_test(tcase, they_serve_whoever_needs_the_device, 0, (int)(sizeof wants / sizeof *wants));
     return suite_run(suite);
