@@ -82,23 +82,22 @@ uint64_t weir__flush_stream(weir_stream *stream, uint64_t before)
     return bytes;
 }
 
-bool weir__flush_part(weir_stream *stream, unsigned from, unsigned to)
+uint64_t weir__flush_part(weir_stream *stream, unsigned from, unsigned to)
 {
     if (from >= to && !weir__recent_count(&stream->cache.recent))
-        return false;
+        return 0;
     enum gpu_capture_mode mode = weir__relaxed_begin(stream->w->gpu);
     weir__flush_begin(stream->device);
     struct weir__entry *entries = weir__cache_drain_part(stream, from, to);
-    if (entries)
-        weir__flush_taken(stream, entries);
+    uint64_t bytes = entries ? weir__flush_taken(stream, entries) : 0;
     weir__flush_end(stream->device, entries);
     weir__relaxed_end(stream->w->gpu, mode);
-    return entries;
+    return bytes;
 }
 
 struct give {
     const weir_pool *pool; /* NULL: each */
-    bool any;
+    uint64_t wanted, given;
 };
 
 static void give_device(struct weir__device *device, void *data)
@@ -107,21 +106,21 @@ static void give_device(struct weir__device *device, void *data)
     weir_stream *streams[BATCH] = { NULL };
     uint64_t below = UINT64_MAX;
     size_t count;
-    while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
+    while (give->given < give->wanted && (count = weir__streams_pin_next(device, &below, streams, BATCH)))
         for (size_t i = 0; i < count; i++) {
-            if (!give->pool || streams[i]->pool == give->pool)
-                give->any = weir__flush_part(streams[i], 0, 0) || give->any;
+            if (give->given < give->wanted && (!give->pool || streams[i]->pool == give->pool))
+                give->given += weir__flush_part(streams[i], 0, 0);
             weir__stream_unpin(streams[i]);
         }
 }
 
-bool weir__caches_give(enum weir__scope scope, struct weir__device *device, const weir_pool *pool)
+uint64_t weir__caches_give(enum weir__scope scope, struct weir__device *device, const weir_pool *pool, uint64_t bytes)
 {
-    struct give give = {.pool = scope == WEIR__OF_POOL ? pool : NULL};
+    struct give give = {.pool = scope == WEIR__OF_POOL ? pool : NULL, .wanted = bytes};
     give_device(device, &give);
     if (scope == WEIR__OF_PROCESS)
         weir__quiet_visit(device->w->gpu, device->index, give_device, &give);
-    return give.any;
+    return give.given;
 }
 
 void weir__flush_abandoned(weir_stream *stream, enum weir__reach reach)

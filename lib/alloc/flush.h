@@ -25,16 +25,16 @@ uint64_t weir__flush_taken(weir_stream *stream, struct weir__entry *entries);
 uint64_t weir__flush_stream(weir_stream *stream, uint64_t before);
 
 /* Gives back what a stream that the caller has pinned or entered has in its cache: large blocks (recent.h), and those of the classes from one
-   to before another. Returns whether there was anything. In any capture mode. */
-bool weir__flush_part(weir_stream *stream, unsigned from, unsigned to);
+   to before another. Returns the bytes. In any capture mode. */
+uint64_t weir__flush_part(weir_stream *stream, unsigned from, unsigned to);
 
-/* Gives back the large blocks of all streams that have any, of so many of them. Returns whether there were any. In any capture mode. */
+/* Gives back the large blocks of streams, the newest first, until that makes so many bytes. Returns the bytes. In any capture mode. */
 enum weir__scope {
     WEIR__OF_POOL,    /* those of `pool` */
     WEIR__OF_DEVICE,  /* of each pool of the device */
     WEIR__OF_PROCESS, /* those on the device that any weir of the process has open, too */
 };
-bool weir__caches_give(enum weir__scope scope, struct weir__device *device, const weir_pool *pool);
+uint64_t weir__caches_give(enum weir__scope scope, struct weir__device *device, const weir_pool *pool, uint64_t bytes);
 
 /* Gives back all that the caches of the device's streams hold (pool: only those of that pool's streams), but begins with no stream after
    `deadline`, by gpu->now(). seen: waits up to a millisecond for the streams that gave something, all together, and no longer than to

@@ -50,7 +50,7 @@ static __attribute__((noinline)) bool is_lacking(struct weir__request *request, 
 {
     struct weir__device *device = request->pool->device;
     bool lacks = !has_idle(request, size) && weir__device_obtainable(device) < size;
-    if (lacks && weir__caches_give(WEIR__OF_DEVICE, device, NULL))
+    if (lacks && weir__caches_give(WEIR__OF_DEVICE, device, NULL, UINT64_MAX))
         lacks = !has_idle(request, size) && weir__device_obtainable(device) < size;
     return lacks;
 }
@@ -121,7 +121,7 @@ static __attribute__((noinline)) bool give_up_large(const struct weir__request *
 {
     if (request->opened && weir__flush_part(request->opened, 0, 0))
         return true;
-    if (!weir__caches_give(WEIR__OF_POOL, request->pool->device, request->pool))
+    if (!weir__caches_give(WEIR__OF_POOL, request->pool->device, request->pool, UINT64_MAX))
         return false;
     enum gpu_capture_mode mode = weir__relaxed_begin(request->pool->w->gpu);
     request->pool->backing->ops->tell(request->pool->backing, WEIR__TELL_COVER, 0);
@@ -147,17 +147,27 @@ static bool give_up_kept(const struct weir__request *request)
                                       weir__flush_part(request->opened, 1, WEIR__CLASS_COUNT));
 }
 
+/* Whether what caches of the pool have may be as much as the request. */
+static bool are_caches_full(const struct weir__request *request)
+{
+    int64_t spare = atomic_load_explicit(&request->pool->figures.spare, memory_order_relaxed);
+    return spare > 0 && (uint64_t)spare >= request->asked;
+}
+
 void weir__request_make_way(struct weir__request *request, const weir_stream *opened)
 {
     struct weir__device *device = request->pool->device;
-    if (request->pool->backing->ops->asks_caches || request->small || !weir__recent_count(&opened->cache.recent) ||
+    bool has_own = weir__recent_count(&opened->cache.recent), others_have = are_caches_full(request);
+    if (request->pool->backing->ops->asks_caches || request->small || !(has_own || others_have) ||
         has_idle(request, request->asked + WEIR__GROWTH_STEP))
         return;
-    weir_stream *pinned = request->opened ? NULL : weir__stream_pin(device, request->stream);
+    weir_stream *pinned = request->opened || !has_own ? NULL : weir__stream_pin(device, request->stream);
     if (request->opened || pinned)
         weir__flush_part(pinned ? pinned : request->opened, 0, 0);
     if (pinned)
         weir__stream_unpin(pinned);
+    if (others_have && !has_idle(request, request->asked))
+        weir__caches_give(WEIR__OF_POOL, device, request->pool, request->asked);
 }
 
 static int serve(struct weir__request *request, enum weir__serve how, size_t size, void **block)
@@ -185,7 +195,7 @@ static __attribute__((noinline)) int ask_further(struct weir__request *request, 
 static __attribute__((noinline)) bool take_from_others(const struct weir__request *request, uint64_t bytes)
 {
     struct weir__device *device = request->pool->device;
-    bool any = weir__caches_give(WEIR__OF_PROCESS, device, NULL);
+    bool any = weir__caches_give(WEIR__OF_PROCESS, device, NULL, UINT64_MAX);
     uint64_t all = weir__arena_sweep();
     if (all < bytes)
         all += weir__arena_take_idle(device->w->gpu, device->index, bytes - all, request->pool->backing);

@@ -53,8 +53,9 @@ bool weir__attempt(struct weir__request *request, void **ptr);
    Call it with no lock held. */
 void weir__request_give_back(struct weir__request *request);
 
-/* Of a request for a large block, on a stream whose cache may keep such a block later: where a pool of CUDA's would have to grow, the stream
-   gives up the large blocks that it keeps. opened: that stream, whether or not the caller has it. */
+/* Of a request for a large block, on a stream whose cache may keep such a block later: where a pool that does not ask for them would have to
+   grow, the stream gives up the large blocks that it keeps, and then other streams theirs, but no more than the request needs. Streams that
+   take turns so reserve no more than one of them. opened: that stream, whether or not the caller has it. */
 void weir__request_make_way(struct weir__request *request, const weir_stream *opened);
 
 /* What it has waited, if at all, becomes an event. Call it with no lock held. */

@@ -124,6 +124,7 @@ static const struct {
     { "another stream's at the cap",
       "weir: 1\npools: { main: { backing: arena, release_threshold: all, max_size: 64MiB, on_oom: { steps: [] } } }\n", true },
     { "its own of CUDA's", "weir: 1\npools: { main: { release_threshold: all } }\n", false },
+    { "another stream's of CUDA's", "weir: 1\npools: { main: { release_threshold: all } }\n", true },
     { "its own at the cap of CUDA's",
       "weir: 1\npools: { main: { release_threshold: all, small_below: 0, max_size: 64MiB, on_oom: { steps: [] } } }\n", false },
     { "another stream's at the cap of CUDA's",
@@ -142,6 +143,63 @@ START_TEST(they_serve_what_the_pool_would_grow_for)
     void *ptr = scene_malloc(needy, 48 * MIB);
     ck_assert_uint_eq(scene_pool_stats("main").reserved, 64 * MIB);
     scene_free(needy, ptr);
+}
+END_TEST
+
+/* Each uses as much in turn, and frees it before the next begins. */
+START_TEST(pool_is_no_larger_for_many_streams_that_take_turns)
+{
+    weir_stream *streams[16];
+    scene_open(backings[_i].policy);
+    for (int i = 0; i < 16; i++)
+        streams[i] = scene_create(NULL);
+    for (int i = 0; i < 3 * 16; i++) {
+        weir_stream *s = streams[i % 16];
+        void *ptr = scene_malloc(s, 64 * MIB);
+        scene_free(s, ptr);
+        scene_sync(weir_stream_handle(s));
+        ck_assert_uint_eq(scene_pool_stats("main").reserved, 64 * MIB);
+    }
+}
+END_TEST
+
+/* As many as are in use at once, so that no stream takes what another one keeps for a pair that comes again. */
+START_TEST(streams_keep_their_own_where_the_pool_has_enough_for_all)
+{
+    weir_stream *streams[16];
+    void *blocks[16];
+    scene_open(backings[_i].policy);
+    for (int i = 0; i < 16; i++)
+        streams[i] = scene_create(NULL);
+    for (int i = 0; i < 16; i++)
+        blocks[i] = scene_malloc(streams[i], 16 * MIB);
+    for (int i = 0; i < 16; i++)
+        scene_free(streams[i], blocks[i]);
+    ck_assert_uint_eq(cached(), 16 * 16 * MIB);
+    for (int i = 0; i < 16; i++)
+        scene_free(streams[i], scene_malloc(streams[i], 16 * MIB));
+    ck_assert_uint_eq(scene_pool_stats("main").cache_hits, 16);
+}
+END_TEST
+
+/* A stream that finds nothing has one other stream give as much up, and the rest keep what is theirs. */
+START_TEST(stream_takes_no_more_of_others_than_its_request_needs)
+{
+    weir_stream *streams[8], *last;
+    void *blocks[8];
+    scene_open(cudas);
+    for (int i = 0; i < 8; i++)
+        streams[i] = scene_create(NULL);
+    last = scene_create(NULL);
+    for (int i = 0; i < 8; i++)
+        blocks[i] = scene_malloc(streams[i], 32 * MIB);
+    for (int i = 0; i < 8; i++)
+        scene_free(streams[i], blocks[i]);
+    for (int i = 0; i < 8; i++)
+        scene_sync(weir_stream_handle(streams[i]));
+    void *ptr = scene_malloc(last, 48 * MIB);
+    ck_assert_uint_eq(cached(), 6 * 32 * MIB);
+    scene_free(last, ptr);
 }
 END_TEST
 
@@ -477,6 +535,7 @@ int main(void)
               small_blocks_stay_where_what_another_stream_freed_serves,
               small_blocks_stay_where_a_large_request_makes_the_arena_grow,
               small_blocks_stay_where_a_request_alone_is_above_the_cap,
+              stream_takes_no_more_of_others_than_its_request_needs,
               large_block_alone_is_64_mib_at_most_in_a_pool_of_cudas,
               what_the_threshold_would_not_keep_is_not_kept,
               threshold_that_is_raised_keeps_them_from_then_on,
@@ -490,6 +549,8 @@ int main(void)
     tcase_add_loop_test(tcase, without_caches_nothing_is_kept, 0, (int)(sizeof backings / sizeof *backings));
     tcase_add_loop_test(tcase, closing_the_stream_gives_them_back, 0, (int)(sizeof backings / sizeof *backings));
     tcase_add_loop_test(tcase, capturing_stream_neither_gets_nor_keeps_one, 0, (int)(sizeof backings / sizeof *backings));
+    tcase_add_loop_test(tcase, pool_is_no_larger_for_many_streams_that_take_turns, 0, (int)(sizeof backings / sizeof *backings));
+    tcase_add_loop_test(tcase, streams_keep_their_own_where_the_pool_has_enough_for_all, 0, (int)(sizeof backings / sizeof *backings));
     tcase_add_loop_test(tcase, large_miss_with_memory_idle_leaves_them, 0, 2);
     tcase_add_loop_test(tcase, they_serve_whoever_needs_the_device_from_a_pool_of_cudas, 0, 2);
     tcase_add_loop_test(tcase, they_serve_what_the_pool_would_grow_for, 0, (int)(sizeof growths / sizeof *growths));
