@@ -17,7 +17,7 @@ weirdoc_DATA = \
 	doc/installed/trace.md \
 	doc/installed/tuning.md \
 	doc/installed/unaware.md
-dist_weirdoc_DATA = %reldir%/house.svg %reldir%/page.png
+dist_weirdoc_DATA = %reldir%/house.svg %reldir%/page.png %reldir%/unaware-frees.png %reldir%/unaware-segments.png
 doc_DATA += doc/installed/README.md
 documents = README.md doc/architecture.md doc/cuda.md doc/performance.md doc/policy.md doc/protocol.md doc/python-sharing.md doc/python-trace.md doc/pytorch.md doc/several-processes.md \
 	doc/simulator.md doc/thread-safety.md doc/trace.md doc/tuning.md doc/unaware.md
