@@ -7,9 +7,9 @@
  * Where there is no room, the class that has gone longest without a new block gives one up; so it does at a miss, if that is long ago.
  * What is too large for the classes of an arena's pool is in `recent`.
  *
- * `lock` guards everything here and is a leaf. It stands in one cache line with what each call changes, so a call on a stream that no other
- * thread uses has that line to itself. It is not held over CUDA calls, with one exception: whether the stream captures is asked under it, so
- * that the stream can be neither closed nor destroyed between the question and what follows from it.
+ * `lock` guards everything here and is a leaf. It stands in one cache line with what each call changes, so a thread that alone uses a
+ * stream has that line to itself. The lock is not held over CUDA calls, with one exception: whether the stream captures is asked under it,
+ * so that the stream can be neither closed nor destroyed between the question and what follows from it.
  */
 #ifndef WEIR_LIB_CACHE_H
 #define WEIR_LIB_CACHE_H

@@ -2,10 +2,10 @@
 /*
  * calls.c - weir_stream_malloc() and weir_stream_free().
  *
- * The ordinary case is a request that the stream's cache can serve, and a free that it has room for. It comes in two kinds, without and with
- * what the recorder wants to know, and each is one piece of code without a call but for the question whether the stream captures. Anything
- * out of the ordinary (a lock that is taken, a capture, a cache that is empty, full or closed) changes nothing and is left to the functions of
- * cache.h, which do the same with everything looked at.
+ * The ordinary case is a request that the stream's cache can serve, and a free that it has room for. It comes in two kinds, without and
+ * with what the recorder wants to know. For blocks with a class each kind is one piece of code, without a call but for the question
+ * whether the stream captures. Anything out of the ordinary (a lock that is taken, a capture, a cache that is empty, full or closed)
+ * changes nothing and is left to the functions of cache.h, which do the same with everything looked at.
  */
 #include "lib/alloc/free.h"
 #include "lib/alloc/noted.h"
@@ -15,7 +15,7 @@
 #define INLINE static inline __attribute__((always_inline)) /* the compiler alone would share code between the kinds */
 #define SLOW static __attribute__((noinline))
 
-/* The ordinary case ----------------------------------------------------------------------------------------------------------------------- */
+/* The ordinary case -------------------------------------------------------------------------------------------------------------------- */
 
 /* Serves a request of a class that the pool caches, or of a larger one. noted: NULL unless the recorder wants to know. false: nothing was
    done. */
@@ -47,8 +47,8 @@ INLINE bool serve(weir_stream *s, unsigned class, bool is_large, size_t size, vo
     return is_served;
 }
 
-/* Called with the cache's lock, as is the next. Whether there is room for the block. A block without a class is a large one. A reload may have
-   switched the cache off, and have emptied it for good, before the lock was taken. */
+/* Called with the cache's lock, as is the next. Whether there is room for the block. A block without a class is a large one. A reload may
+   have switched the cache off, and have emptied it for good, before the lock was taken. */
 INLINE bool has_room(const weir_stream *s, const struct weir__entry *entry, unsigned classes)
 {
     const struct weir__cache *cache = &s->cache;
@@ -92,7 +92,7 @@ INLINE bool keep(weir_stream *s, const void *ptr, const _Atomic unsigned *classe
     return is_kept;
 }
 
-/* All other cases ------------------------------------------------------------------------------------------------------------------------- */
+/* All other cases ---------------------------------------------------------------------------------------------------------------------- */
 
 static void leave(weir_stream **entered)
 {
@@ -172,7 +172,7 @@ SLOW weir_status free_otherwise(weir_stream *s, void *ptr)
     return WEIR_OK;
 }
 
-/* The calls ------------------------------------------------------------------------------------------------------------------------------- */
+/* The calls ---------------------------------------------------------------------------------------------------------------------------- */
 
 weir_status weir_stream_malloc(weir_stream *s, void **ptr, size_t size)
 {

@@ -4,9 +4,9 @@
  * its size: without a search in an arena, without a call of CUDA's in a pool of CUDA's, and without a lock that others share.
  *
  * Part of the stream's cache, and guarded by its lock. The bounds of `cache` do not hold for them: the pool gets them back before it grows
- * for a large request, and the bounds here keep what does not fit together meanwhile small. Two are enough for buffers that take turns. With
- * 4, programs recorded on a GPU had up to 2 % more mapped by arenas: training on pictures of many sizes 3,262 MiB, not 3,228; LoRA 3,200,
- * not 3,110.
+ * for a large request, and the bounds here keep what does not fit together meanwhile small. Two are enough for buffers that take turns.
+ * With 4, programs recorded on a GPU had up to 2 % more mapped by arenas: training on pictures of many sizes 3,262 MiB, not 3,228; LoRA
+ * 3,200, not 3,110.
  */
 #ifndef WEIR_LIB_RECENT_H
 #define WEIR_LIB_RECENT_H

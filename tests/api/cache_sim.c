@@ -491,7 +491,8 @@ void add_cache_simulator_cases(Suite *suite)
     TCase *calls = simulator_case(suite, "simulated calls"), *failures = simulator_case(suite, "simulated failures");
     suite_add(calls, cached_pair_asks_cuda_for_the_capture_and_nothing_else, cached_pair_without_the_check_makes_no_call,
               cached_pair_on_a_raw_handle_asks_for_its_id_as_well, cached_pair_on_a_raw_handle_asks_for_the_capture_without_the_check_too,
-              pair_above_largest_that_the_threshold_does_not_cover_allocates_and_frees_at_cuda, stream_of_which_nobody_knows_whether_it_captures_is_left_alone,
+              pair_above_largest_that_the_threshold_does_not_cover_allocates_and_frees_at_cuda,
+              stream_of_which_nobody_knows_whether_it_captures_is_left_alone,
               cached_block_that_the_program_frees_with_cuda_again_is_served_to_one_only);
     suite_add(failures, block_that_cuda_does_not_take_in_a_flush_is_kept_for_the_next,
               block_that_cuda_does_not_take_when_it_makes_room_is_kept);

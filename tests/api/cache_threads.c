@@ -399,10 +399,10 @@ START_TEST(calls_on_a_stream_that_is_being_closed_end_with_an_error_and_lose_not
 }
 END_TEST
 
-/* Of one size its cache serves all, of the other none. */
+/* Its cache serves the first size by its class, the second as a large block, and the third not at all. */
 START_TEST(stream_that_a_thread_has_to_itself_can_be_closed_by_another)
 {
-    static const uint64_t sizes[] = { 64 * KIB, 4 * MIB };
+    static const uint64_t sizes[] = { 64 * KIB, 4 * MIB, 65 * MIB };
     scene_open("weir: 1\npools: { main: { release_threshold: 64MiB, cache: { per_stream: 1MiB } } }\n");
     gpu_stream refuge = scene_stream(0);
     for (unsigned round = 0; round < 100; round++) {
@@ -628,7 +628,7 @@ int main(void)
     tcase_add_loop_test(crowd, blocks_never_overlap_and_figures_add_up_under_eight_threads, 0, 3);
     tcase_add_loop_test(crowd, blocks_never_overlap_and_figures_add_up_beside_the_keeper, 0, 2);
     suite_add(close, calls_on_a_stream_that_is_being_closed_end_with_an_error_and_lose_nothing);
-    tcase_add_loop_test(close, stream_that_a_thread_has_to_itself_can_be_closed_by_another, 0, 2);
+    tcase_add_loop_test(close, stream_that_a_thread_has_to_itself_can_be_closed_by_another, 0, 3);
     suite_add(close, close_waits_for_a_flush_that_is_in_progress, counts_never_fall_while_streams_are_closed,
               snapshot_does_not_count_twice_what_moves_meanwhile, room_moves_from_idle_streams_to_busy_ones_and_nothing_is_lost,
               raw_handle_works_while_its_stream_is_opened_and_closed);

@@ -22,8 +22,8 @@
 /* The opened stream has another pool than those that were not opened. */
 #define ROUTED "weir: 1\ndefaults: { pool: d }\nstreams: { s: { pool: p } }\npools: { d: {}, p: {} }\n"
 
-/* Small enough for the caches and the twin; for neither, but for what a stream keeps of large blocks; so large a part of the machine, 1 GiB, that CUDA is not asked in vain, and that
-   each free on a stream that was not opened is noted for recovery. */
+/* Small enough for the caches and the twin; for neither, but a large block that a stream keeps; so large a part of the machine, 1 GiB, that
+   CUDA is not asked in vain, and that each free on a stream that was not opened is noted for recovery. */
 #define SMALL KIB(64)
 #define MEDIUM MIB(8)
 #define LARGE MIB(128)
