@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* debt.c - the parts of a debt: bytes by the steps in which they were freed. Pure reckoning, but for the line's `done`. */
+/* debt.c - the parts of a debt, bytes by the steps in which they were freed, and the debts of an owner. */
+#include <stdlib.h>
+
 #include "lib/fence/fence_internal.h"
 
 /* Called with the lock. */
@@ -17,11 +19,19 @@ static uint64_t sum(struct weir__debt *debt, uint64_t after, uint64_t step, bool
     return bytes;
 }
 
+/* What is complete leaves the debt. Called with the lock. */
+static void settle(struct weir__debt *debt, uint64_t done)
+{
+    uint64_t bytes = sum(debt, 0, done, true);
+    if (bytes)
+        atomic_fetch_add(&debt->owner->fences->completed, bytes);
+}
+
 void weir__debt_add(struct weir__debt *debt, uint64_t step, uint64_t bytes)
 {
     weir__spin_lock(&debt->lock);
     if (debt->count == WEIR__PARTS)
-        sum(debt, 0, atomic_load(&debt->line->done), true);
+        settle(debt, atomic_load(&debt->line->done));
     unsigned at = debt->count;
     while (at && debt->parts[at - 1].step > step)
         at--; /* another thread's free has a later step already */
@@ -60,8 +70,89 @@ uint64_t weir__debt_pending(struct weir__debt *debt)
 {
     weir__spin_lock(&debt->lock);
     uint64_t done = atomic_load(&debt->line->done);
-    sum(debt, 0, done, true);
+    settle(debt, done);
     uint64_t bytes = sum(debt, done, UINT64_MAX, false);
     weir__spin_unlock(&debt->lock);
     return bytes;
+}
+
+/* Owners ------------------------------------------------------------------------------------------------------------------------------- */
+
+void weir__debts_init(struct weir__debts *debts, struct weir__fences *fences)
+{
+    *debts = (struct weir__debts){.fences = fences};
+}
+
+struct weir__debt *weir__debt_find(const struct weir__line *line, const struct weir__debts *debts)
+{
+    struct weir__debt *debt = line->debts;
+    while (debt && debt->owner != debts)
+        debt = debt->next;
+    return debt;
+}
+
+struct weir__debt *weir__debt_of_device(const struct weir__line *line, const struct weir__debts *debts)
+{
+    return line->fences == debts->fences ? debts->whole : weir__debt_find(line->fences->whole, debts);
+}
+
+/* Called with the tables' lock. */
+static struct weir__debt *make_debt(struct weir__line *line, struct weir__debts *debts)
+{
+    struct weir__debt *debt = calloc(1, sizeof *debt);
+    if (!debt)
+        return NULL;
+    weir__spin_init(&debt->lock);
+    debt->owner = debts;
+    debt->line = line;
+    debt->next = line->debts;
+    line->debts = debt;
+    return debt;
+}
+
+struct weir__debt *weir__debt_of(struct weir__debts *debts, struct weir__line *line)
+{
+    weir__tables_lock();
+    /* What the line cannot cover moves to that of its device, for which no memory may be missing then. */
+    struct weir__debt *whole = weir__debt_of_device(line, debts), *debt = NULL;
+    if (!whole && (whole = make_debt(line->fences->whole, debts)) && line->fences == debts->fences)
+        debts->whole = whole;
+    if (whole && !(debt = weir__debt_find(line, debts)))
+        debt = make_debt(line, debts);
+    weir__tables_unlock();
+    return debt;
+}
+
+bool weir__debts_have_none(const struct weir__debts *debts)
+{
+    for (const struct weir__line *line = weir__lines_first; line; line = line->next) {
+        struct weir__debt *debt = weir__debt_find(line, debts);
+        if (debt && weir__debt_pending(debt))
+            return false;
+    }
+    return !atomic_load(&debts->is_unknown);
+}
+
+bool weir__debts_are_settled(const struct weir__debts *debts)
+{
+    weir__tables_lock();
+    bool are_settled = weir__debts_have_none(debts);
+    weir__tables_unlock();
+    return are_settled;
+}
+
+void weir__debts_end(struct weir__debts *debts)
+{
+    weir__tables_lock();
+    for (struct weir__line *line = weir__lines_first; line; line = line->next)
+        for (struct weir__debt **link = &line->debts, *debt; (debt = *link);) {
+            if (debt->owner != debts) {
+                link = &debt->next;
+                continue;
+            }
+            *link = debt->next;
+            free(debt);
+        }
+    debts->whole = NULL;
+    weir__tables_unlock();
 }

@@ -17,9 +17,10 @@
  *    free of its step and of those before it, and a free on an OPEN line needs no lock of the line. A free on a PASSING line has the line's
  *    lock, and may share the step of the newest mark: its event is then recorded anew, behind that free too.
  * 3. A line has WEIR__MARKS marks at most. Where they are all in use the newest one is recorded anew, never an older one: so some memory
- *    becomes complete later than it could, but none waits for ever. Marks that no debt and no point depends on are dropped first.
- * 4. A handle is touched only while its line is OPEN, or within a call of the program that names the stream, and never while it captures.
- *    Whether it does is asked behind each record: an event that a capture has caught is never asked for anything.
+ *    becomes complete later than it could, but none waits for ever. Marks that no debt, no point and no wait depends on are dropped first.
+ * 4. A handle is touched only while its line is OPEN, or within a call of the program that names the stream, and never while it captures;
+ *    that of stream 0, which lives as long as its device, whenever somebody needs what was freed there. Whether a stream captures is asked
+ *    behind each record: an event that a capture has caught is never asked for anything.
  * 5. Memory leaves a debt because `done` covers it, or because weir__debts_order() made another stream wait for it: then it is in the debt
  *    of that stream. A line that is gone can get no mark any more, so what no mark covers moves to the line of its device at once; so does
  *    what a broken event covered, and what is on a PASSING line without a mark, once the device is to be covered.
@@ -61,7 +62,9 @@ enum weir__line_kind {
 struct weir__mark {
     gpu_event event;
     uint64_t step;
-    uint64_t bytes; /* that were freed since the mark before it, as far as they were counted. At least 1 */
+    uint64_t number; /* among all marks of the process; what is recorded anew keeps its number */
+    uint64_t bytes;  /* that were freed since the mark before it, as far as they were counted. At least 1 */
+    bool is_wanted;  /* somebody may wait for it although nothing is counted before it */
 };
 
 /* Owned by its fences, from the first call that names the stream until nothing depends on the line and no call uses it. */
@@ -77,6 +80,7 @@ struct weir__line {
     _Atomic enum weir__line_kind kind; /* changed under `lock` */
     _Atomic uint64_t step;             /* that frees note now; raised under `lock` */
     _Atomic uint64_t done;             /* raised under `lock` */
+    atomic_bool is_wanted;             /* so will the next mark be */
     _Atomic uint64_t uncovered;        /* at least the bytes freed since the newest mark; 0: none. A free adds to it, a mark takes all */
 
     pthread_mutex_t lock;                 /* guards the rest */
@@ -102,7 +106,9 @@ struct weir__debt {
 
 /* All debts of one owner of memory, such as a pool or an arena, whose struct has this as a member. */
 struct weir__debts {
-    struct weir__fences *fences; /* of the device that the memory is of. Fixed */
+    struct weir__fences *fences; /* of the device that the memory is of. Fixed, as the next */
+    const void *group;           /* the weir's device whose owner it is one of, or NULL */
+    struct weir__debt *whole;    /* the one on the line of that device, or NULL. Guarded by the tables' lock */
     atomic_bool is_unknown;      /* something was freed on an unknown stream: it is never complete */
     struct weir__debts *next_retired;
     void (*end)(struct weir__debts *debts); /* with weir__debts_retire() */
@@ -115,7 +121,8 @@ struct weir__fences {
     int device;
     bool has_device_events;
     struct weir__line *whole; /* the DEVICE line */
-    struct weir__table lines; /* PASSING, OPEN and CAPTURED ones whose id is known */
+    _Atomic uint64_t completed; /* bytes that debts of the device's owners were ever seen to be rid of, because they were complete */
+    struct weir__table lines; /* those whose id is known, by their handles */
     unsigned users;           /* joined, and not left */
     size_t count, limit;      /* lines, but for that of the device; beyond so many those that nobody needs are dropped */
     struct weir__parked *parked;
@@ -142,11 +149,15 @@ void weir__fences_leave(struct weir__fences *fences);
 struct weir__line *weir__line_open(struct weir__fences *fences, const struct weir__caller *caller);
 /* The line of a stream that a call names, until weir__line_put() at the end of that call. NULL: no host memory. */
 struct weir__line *weir__line_of(struct weir__fences *fences, const struct weir__caller *caller);
+/* The line of the stream that had the handle when it was named last, to be put as well: it may be another stream by now. NULL: none. */
+struct weir__line *weir__line_by_handle(struct weir__fences *fences, gpu_stream handle);
 void weir__line_put(struct weir__line *line);
 
-/* One that opened the stream has closed it; it is alive still, and gets its last mark if nobody has it open any more. */
+/* One that opened the stream has closed it. With the last one, while it is alive, it gets its last mark. */
 void weir__line_close(struct weir__line *line);
-/* The same of a stream that was destroyed while it was open, whoever else has it open. */
+/* Closes and puts the line of a stream of Weir's own. is_seen: the stream was synchronised, so nothing is pending. */
+void weir__line_end(struct weir__line *line, bool is_seen);
+/* The stream was destroyed while it was open, whoever has it open; weir__line_close() follows for each that has. */
 void weir__line_gone(struct weir__line *line);
 /* weir_close() has begun, which no capture may outlast: lines that captured when they were closed are gone. */
 void weir__fences_captures_over(struct weir__fences *fences);
@@ -166,32 +177,66 @@ struct weir__debt *weir__debt_of(struct weir__debts *debts, struct weir__line *l
  */
 int weir__line_free(struct weir__debt *debt, uint64_t bytes, uint64_t due, uint64_t *step);
 
+/*
+ * The same for memory that is safe without, as CUDA orders it: only a rescue is lost where host memory lacks, or where the line was found by a
+ * handle and is another stream's. true: nobody may touch the stream later, and WEIR__PASSING_BYTES there have no mark, so they are due for
+ * weir__line_cover(). Open lines get theirs when somebody needs the memory.
+ */
+#define WEIR__PASSING_BYTES (UINT64_C(32) << 20)
+bool weir__line_count(struct weir__line *line, struct weir__debts *debts, uint64_t bytes);
+
 /* Puts a mark behind everything that was freed on the line, within a call that names its stream (is_named), or if it may be touched without
    one. false: some of it has no mark. Stream 0 is marked only where it is named: an event there may hold up other streams. */
 bool weir__line_cover(struct weir__line *line, bool is_named);
+/* The same for stream 0 of the device, which is always alive. */
+void weir__fences_cover_legacy(struct weir__fences *fences);
 
-/* Asks the line's events, each until one is not complete. Returns how many marks are left. */
+/* The same even if nothing was counted, since the program may have freed there by itself. */
+void weir__line_cover_anyway(struct weir__line *line, bool is_named);
+
+/* Asks the line's events, each until one is not complete. Returns how many marks are left. Stream 0 is asked itself for what no event stands
+   behind, unless it is open: where it is not idle, that counts as one more. */
 unsigned weir__line_look(struct weir__line *line);
 
 /* Waiting ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* What is looked at: the debts of one owner, or of all owners on the device; on one line (NULL: on all). */
+/* What is looked at: the debts of one owner, of a group, or of all owners on the device; on one line (NULL: on all on which something is
+   pending, and on those that somebody uses). */
 struct weir__scope {
     struct weir__fences *fences;
-    const struct weir__debts *debts; /* NULL: all whose fences those are */
+    const struct weir__debts *debts; /* NULL: all whose fences those are, */
+    const void *group;               /* and whose group is this one; NULL: any */
     struct weir__line *line;         /* that the caller uses; NULL: all */
+    uint64_t after, until;           /* marks that count: those with higher numbers than `after`, up to `until`; 0: whenever they were made */
+    uint64_t deadline;               /* by gpu->now(): no line is touched after it; 0: there is none */
 };
 
-/* Bytes that are not known to be complete. */
-uint64_t weir__scope_pending(const struct weir__scope *scope);
-/* Covers each line that may be touched. */
-void weir__scope_cover(const struct weir__scope *scope);
-/* Looks at each line once. Returns how many marks are left. */
-unsigned weir__scope_look(const struct weir__scope *scope);
-/* Covers, and looks until so many bytes have become complete or nothing more can, or until `deadline` by gpu->now(); once at least. Returns
-   the bytes. */
-uint64_t weir__scope_wait(const struct weir__scope *scope, uint64_t enough, uint64_t deadline);
+/* The number of the last mark. */
+uint64_t weir__marks_made(void);
 
+/* Bytes that are not known to be complete; of them those that are before a mark; and those that are behind the last one on lines that are
+   not open, so that nobody can put one behind them but a call that names their stream. */
+uint64_t weir__scope_pending(const struct weir__scope *scope);
+uint64_t weir__scope_marked(const struct weir__scope *scope);
+uint64_t weir__scope_lost(const struct weir__scope *scope);
+/* Covers each line that may be touched. all: those on which nothing was counted as well, since a program may have freed there by itself. */
+void weir__scope_cover(const struct weir__scope *scope, bool all);
+/* Looks at each line once. Returns how many marks are left of those that count. */
+unsigned weir__scope_look(const struct weir__scope *scope);
+/* Looks until none of these is left, or `deadline` has passed, by gpu->now(); once at least. true: none is left. */
+bool weir__scope_finish(const struct weir__scope *scope, uint64_t deadline);
+
+/* A wait for what is on its way back: for the marks that there are at its beginning. */
+struct weir__wait {
+    struct weir__scope scope;
+    uint64_t completed; /* what fences->completed was at the last look */
+    unsigned left;      /* marks that were not seen complete */
+};
+
+/* Covers the scope, as above. A wait needs no end. */
+void weir__wait_begin(struct weir__wait *wait, const struct weir__scope *scope, bool all);
+/* Looks once. *bytes: what has become complete since the last look, whoever saw that. true: some of it, or some mark, has. */
+bool weir__wait_look(struct weir__wait *wait, uint64_t *bytes);
 /*
  * Puts an event behind all work of the device, for what is on lines that are gone, and on PASSING ones without a mark. Without such events
  * (before driver 12.5) it waits for the device, if it may. false: it could do neither. Call it while nothing captures. CUDA records such an

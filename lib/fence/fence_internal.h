@@ -10,9 +10,13 @@ void weir__tables_lock(void);
 void weir__tables_unlock(void);
 /* With it: all fences, one after the other. */
 extern struct weir__fences *weir__fences_first __attribute__((visibility("hidden")));
+/* With it: all lines of the process, one after the other. */
+extern struct weir__line *weir__lines_first __attribute__((visibility("hidden")));
 /* With it: the owner's debt on the line, or NULL; what the owner has pending on all lines. */
 struct weir__debt *weir__debt_find(const struct weir__line *line, const struct weir__debts *debts);
 bool weir__debts_have_none(const struct weir__debts *debts);
+/* With it: the owner's debt on the line of the line's device, or NULL. */
+struct weir__debt *weir__debt_of_device(const struct weir__line *line, const struct weir__debts *debts);
 
 /* With the line's lock: what no mark covers moves to the line of the device. */
 void weir__line_move_to_device(struct weir__line *line);
@@ -24,7 +28,21 @@ void weir__line_end_if(struct weir__line *line, enum weir__line_kind kind);
 bool weir__line_is_needed(const struct weir__line *line, uint64_t after, uint64_t step);
 /* With the line's lock, within a call that names the stream: if it was closed, it lives all the same. */
 void weir__line_revive(struct weir__line *line);
+/* With the line's lock: everything up to that step is complete, and CUDA was made to see it, so no mark is needed. */
+void weir__line_reach(struct weir__line *line, uint64_t step);
+/* Stream 0 of a device, of whichever context. */
+bool weir__line_is_legacy(const struct weir__line *line);
+/* Whether a handle that means another stream on each device means that of the line's: a call on it must not be one on another stream. */
+bool weir__line_is_current(const struct weir__line *line);
+/* As weir__line_look(), but returns how many marks are left of those that count for the scope. */
+unsigned weir__line_look_for(struct weir__line *line, const struct weir__scope *scope);
+/* The same without looking. */
+unsigned weir__line_marks(struct weir__line *line, const struct weir__scope *scope);
 
+/* Whether what the owner frees belongs to the scope. */
+bool weir__scope_has(const struct weir__scope *scope, const struct weir__debts *owner);
+/* With the tables' lock: what of the scope is pending on the line, in steps up to `step`. */
+uint64_t weir__scope_pending_on(const struct weir__scope *scope, const struct weir__line *line, uint64_t step);
 /* The line that comes after `after` (NULL: the first) and in which something of the scope is pending, for the caller to use until the next
    call; `after` is put. NULL at the end. */
 struct weir__line *weir__scope_next(const struct weir__scope *scope, struct weir__line *after);

@@ -9,9 +9,12 @@
 #define LINES_FEW 64                  /* lines of a device that are kept though nobody needs them */
 #define LEGACY_ID (UINT64_C(1) << 63) /* stream 0 goes by this id: ids count up from 1, and numbers of Weir's own down from the largest */
 
+/* Its address tells apart the streams of threads, which share a handle. */
+static __thread char thread_name;
+
 static pthread_mutex_t tables = PTHREAD_MUTEX_INITIALIZER;
 struct weir__fences *weir__fences_first; /* guarded by it, as is the next */
-static struct weir__line *lines;         /* all of the process, the latest first */
+struct weir__line *weir__lines_first;    /* all of the process, the latest first */
 
 void weir__tables_lock(void)
 {
@@ -25,6 +28,12 @@ void weir__tables_unlock(void)
 
 /* Making and dropping ------------------------------------------------------------------------------------------------------------------ */
 
+/* What chooses the place of a line in the tables. Handles recur, ids do not. */
+static uint64_t place_of(gpu_stream handle)
+{
+    return handle == GPU_STREAM_PER_THREAD ? (uint64_t)(uintptr_t)&thread_name : (uint64_t)(uintptr_t)handle;
+}
+
 /* Called with the tables' lock, but for that of a device. */
 static struct weir__line *new_line(struct weir__fences *fences, enum weir__line_kind kind, const struct weir__caller *caller)
 {
@@ -37,23 +46,23 @@ static struct weir__line *new_line(struct weir__fences *fences, enum weir__line_
     line->id = caller->id;
     atomic_init(&line->kind, kind);
     atomic_init(&line->step, 1);
-    line->next = lines;
-    if (lines)
-        lines->before = line;
-    lines = line;
+    line->next = weir__lines_first;
+    if (line->next)
+        line->next->before = line;
+    weir__lines_first = line;
     if (kind == WEIR__LINE_DEVICE)
         return line;
     fences->count++;
     line->is_listed = line->id;
     if (line->is_listed)
-        weir__table_add(&fences->lines, &line->link, line->id, line->id);
+        weir__table_add(&fences->lines, &line->link, place_of(line->handle), line->id);
     return line;
 }
 
 /* Called with the tables' lock: nobody finds the line from now on. */
 static void unlist(struct weir__line *line)
 {
-    *(line->before ? &line->before->next : &lines) = line->next;
+    *(line->before ? &line->before->next : &weir__lines_first) = line->next;
     if (line->next)
         line->next->before = line->before;
     if (line->is_listed)
@@ -101,7 +110,7 @@ static bool is_needless(const struct weir__line *line)
 static struct weir__line *take_needless(struct weir__fences *fences)
 {
     struct weir__line *taken = NULL;
-    for (struct weir__line *line = lines, *next; line; line = next) {
+    for (struct weir__line *line = weir__lines_first, *next; line; line = next) {
         next = line->next;
         if (line->fences != fences || !is_needless(line))
             continue;
@@ -113,11 +122,20 @@ static struct weir__line *take_needless(struct weir__fences *fences)
     return taken;
 }
 
+/* Streams that were named once and may be gone long since: what was freed there and has no mark waits for all work of the device, so that
+   there is no line for each stream that a program ever made. */
+static void forget_passing(struct weir__fences *fences)
+{
+    const struct weir__scope scope = {.fences = fences};
+    for (struct weir__line *line = weir__scope_next(&scope, NULL); line; line = weir__scope_next(&scope, line))
+        if (line->fences == fences && !weir__line_look(line) && !weir__line_is_legacy(line))
+            weir__line_end_if(line, WEIR__LINE_PASSING);
+}
+
 /* Looks first, since a line of which everything is complete may not know. */
 static void drop_needless(struct weir__fences *fences)
 {
-    const struct weir__scope scope = {.fences = fences};
-    weir__scope_look(&scope);
+    forget_passing(fences);
     weir__tables_lock();
     struct weir__line *taken = take_needless(fences);
     weir__tables_unlock();
@@ -209,17 +227,57 @@ static struct weir__caller one_name(const struct weir__caller *caller)
 }
 
 /* Called with the tables' lock. */
-static struct weir__line *find(const struct weir__fences *fences, uint64_t id)
+static struct weir__line *find(const struct weir__fences *fences, const struct weir__caller *named)
 {
-    struct weir__link *link = id ? weir__table_first(&fences->lines, id) : NULL;
+    struct weir__link *link = named->id ? weir__table_first(&fences->lines, place_of(named->handle)) : NULL;
+    while (link && atomic_load(&link->key) != named->id)
+        link = weir__table_next(link);
     return link ? WEIR__ITEM(link, struct weir__line, link) : NULL;
+}
+
+/* Called with the tables' lock. */
+static struct weir__line *find_alive(const struct weir__fences *fences, gpu_stream handle)
+{
+    struct weir__line *found = NULL;
+    for (struct weir__link *link = weir__table_first(&fences->lines, place_of(handle)); link; link = weir__table_next(link)) {
+        struct weir__line *line = WEIR__ITEM(link, struct weir__line, link);
+        enum weir__line_kind kind = atomic_load(&line->kind);
+        if (kind == WEIR__LINE_OPEN || (kind == WEIR__LINE_PASSING && !found))
+            found = line;
+    }
+    return found;
+}
+
+struct weir__line *weir__line_by_handle(struct weir__fences *fences, gpu_stream handle)
+{
+    const struct weir__caller named = one_name(&(struct weir__caller){.handle = handle});
+    weir__tables_lock();
+    struct weir__line *line = find_alive(fences, named.handle);
+    if (line)
+        line->users++;
+    weir__tables_unlock();
+    return line;
+}
+
+bool weir__line_is_legacy(const struct weir__line *line)
+{
+    return line->id == LEGACY_ID;
+}
+
+void weir__fences_cover_legacy(struct weir__fences *fences)
+{
+    struct weir__line *line = weir__line_by_handle(fences, GPU_STREAM_LEGACY);
+    if (!line)
+        return;
+    weir__line_cover(line, true);
+    weir__line_put(line);
 }
 
 struct weir__line *weir__line_of(struct weir__fences *fences, const struct weir__caller *caller)
 {
     const struct weir__caller named = one_name(caller);
     weir__tables_lock();
-    struct weir__line *line = find(fences, named.id);
+    struct weir__line *line = find(fences, &named);
     if (!line)
         line = new_line(fences, WEIR__LINE_PASSING, &named);
     bool is_full = fences->count > fences->limit;
@@ -249,39 +307,75 @@ struct weir__line *weir__line_open(struct weir__fences *fences, const struct wei
     return line;
 }
 
-void weir__line_put(struct weir__line *line)
+/* What goes once the tables' lock is not held any more. */
+struct dropped {
+    const struct gpu *gpu;
+    struct weir__line *line;
+    struct weir__fences *fences;
+};
+
+/* Called with the tables' lock. */
+static void put(struct weir__line *line, struct dropped *dropped)
 {
     struct weir__fences *fences = line->fences;
-    const struct gpu *gpu = fences->gpu;
-    weir__tables_lock();
-    bool is_lost = !line->id && line->users == 1;
-    weir__tables_unlock();
-    if (is_lost)
-        weir__line_end_if(line, WEIR__LINE_PASSING); /* no other call will ever find it */
-    weir__tables_lock();
+    dropped->gpu = fences->gpu;
     line->users--;
-    bool is_dropped = is_needless(line) && (atomic_load(&line->kind) == WEIR__LINE_GONE || !fences->users);
-    if (is_dropped) {
+    if (is_needless(line) && (atomic_load(&line->kind) == WEIR__LINE_GONE || !fences->users)) {
         unlist(line);
         line->next = NULL;
+        dropped->line = line;
     }
-    bool is_unused = take_unused(fences);
+    dropped->fences = take_unused(fences) ? fences : NULL;
+}
+
+static void drop(const struct dropped *dropped)
+{
+    destroy_lines(dropped->gpu, dropped->line);
+    if (dropped->fences)
+        destroy_fences(dropped->fences);
+}
+
+void weir__line_put(struct weir__line *line)
+{
+    struct dropped dropped = {.line = NULL};
+    weir__tables_lock();
+    if (!line->id && line->users == 1) {
+        weir__tables_unlock();
+        weir__line_end_if(line, WEIR__LINE_PASSING); /* no other call will ever find it */
+        weir__tables_lock();
+    }
+    put(line, &dropped);
     weir__tables_unlock();
-    if (is_dropped)
-        destroy_lines(gpu, line);
-    if (is_unused)
-        destroy_fences(fences);
+    drop(&dropped);
+}
+
+void weir__line_end(struct weir__line *line, bool is_seen)
+{
+    pthread_mutex_lock(&line->lock);
+    if (is_seen) {
+        atomic_store(&line->uncovered, 0);
+        weir__line_reach(line, atomic_fetch_add(&line->step, 1));
+    }
+    pthread_mutex_unlock(&line->lock);
+    weir__line_close(line);
+    weir__line_put(line);
 }
 
 /* Scopes ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* What is pending on the line. Called with the tables' lock. */
-static uint64_t pending_on(const struct weir__scope *scope, const struct weir__line *line)
+bool weir__scope_has(const struct weir__scope *scope, const struct weir__debts *owner)
+{
+    if (scope->debts)
+        return owner == scope->debts;
+    return owner->fences == scope->fences && (!scope->group || owner->group == scope->group);
+}
+
+uint64_t weir__scope_pending_on(const struct weir__scope *scope, const struct weir__line *line, uint64_t step)
 {
     uint64_t bytes = 0;
     for (struct weir__debt *debt = line->debts; debt; debt = debt->next)
-        if (scope->debts ? debt->owner == scope->debts : debt->owner->fences == scope->fences)
-            bytes += weir__debt_pending(debt);
+        if (weir__scope_has(scope, debt->owner) && weir__debt_pending(debt))
+            bytes += weir__debt_bytes(debt, atomic_load(&line->done), step);
     return bytes;
 }
 
@@ -290,33 +384,42 @@ uint64_t weir__scope_pending(const struct weir__scope *scope)
 {
     uint64_t bytes = 0;
     weir__tables_lock();
-    for (const struct weir__line *line = lines; line; line = line->next)
+    for (const struct weir__line *line = weir__lines_first; line; line = line->next)
         if (!scope->line || line == scope->line)
-            bytes += pending_on(scope, line);
+            bytes += weir__scope_pending_on(scope, line, UINT64_MAX);
     weir__tables_unlock();
     return bytes;
 }
 
-/* Whether something of the scope is pending on the line. Called with the tables' lock. */
+/* Whether something of the scope is pending on the line, or may be. Called with the tables' lock. */
 static bool is_in(const struct weir__scope *scope, const struct weir__line *line)
 {
     if (scope->line)
         return line == scope->line;
-    if (!scope->debts && line->fences == scope->fences && (line->users || has_pending(line)))
+    bool is_whole = !scope->debts && !scope->group && line->fences == scope->fences;
+    if (is_whole && (line->users || has_pending(line)))
         return true;
-    return pending_on(scope, line);
+    for (struct weir__debt *debt = line->debts; debt; debt = debt->next)
+        if (weir__scope_has(scope, debt->owner) && (line->users || weir__debt_pending(debt)))
+            return true;
+    return false;
 }
 
 struct weir__line *weir__scope_next(const struct weir__scope *scope, struct weir__line *after)
 {
+    struct dropped dropped = {.line = NULL};
     weir__tables_lock();
-    struct weir__line *line = after ? after->next : lines;
+    struct weir__line *line = after ? after->next : weir__lines_first;
     while (line && !is_in(scope, line))
         line = line->next;
     if (line)
         line->users++;
+    bool may_be_lost = after && !after->id;
+    if (after && !may_be_lost)
+        put(after, &dropped);
     weir__tables_unlock();
-    if (after)
+    drop(&dropped);
+    if (may_be_lost)
         weir__line_put(after);
     return line;
 }
@@ -326,75 +429,4 @@ void weir__fences_captures_over(struct weir__fences *fences)
     const struct weir__scope scope = {.fences = fences};
     for (struct weir__line *line = weir__scope_next(&scope, NULL); line; line = weir__scope_next(&scope, line))
         weir__line_end_if(line, WEIR__LINE_CAPTURED);
-}
-
-/* Debts -------------------------------------------------------------------------------------------------------------------------------- */
-
-void weir__debts_init(struct weir__debts *debts, struct weir__fences *fences)
-{
-    *debts = (struct weir__debts){.fences = fences};
-}
-
-struct weir__debt *weir__debt_find(const struct weir__line *line, const struct weir__debts *debts)
-{
-    struct weir__debt *debt = line->debts;
-    while (debt && debt->owner != debts)
-        debt = debt->next;
-    return debt;
-}
-
-/* Called with the tables' lock. */
-static struct weir__debt *find_or_make(struct weir__line *line, struct weir__debts *debts)
-{
-    struct weir__debt *debt = weir__debt_find(line, debts);
-    if (debt || !(debt = calloc(1, sizeof *debt)))
-        return debt;
-    weir__spin_init(&debt->lock);
-    debt->owner = debts;
-    debt->line = line;
-    debt->next = line->debts;
-    line->debts = debt;
-    return debt;
-}
-
-struct weir__debt *weir__debt_of(struct weir__debts *debts, struct weir__line *line)
-{
-    weir__tables_lock();
-    /* What the line cannot cover moves to that of its device, for which no memory may be missing then. */
-    struct weir__debt *debt = find_or_make(line->fences->whole, debts) ? find_or_make(line, debts) : NULL;
-    weir__tables_unlock();
-    return debt;
-}
-
-bool weir__debts_have_none(const struct weir__debts *debts)
-{
-    for (const struct weir__line *line = lines; line; line = line->next) {
-        struct weir__debt *debt = weir__debt_find(line, debts);
-        if (debt && weir__debt_pending(debt))
-            return false;
-    }
-    return !atomic_load(&debts->is_unknown);
-}
-
-bool weir__debts_are_settled(const struct weir__debts *debts)
-{
-    weir__tables_lock();
-    bool are_settled = weir__debts_have_none(debts);
-    weir__tables_unlock();
-    return are_settled;
-}
-
-void weir__debts_end(struct weir__debts *debts)
-{
-    weir__tables_lock();
-    for (struct weir__line *line = lines; line; line = line->next)
-        for (struct weir__debt **link = &line->debts, *debt; (debt = *link);) {
-            if (debt->owner != debts) {
-                link = &debt->next;
-                continue;
-            }
-            *link = debt->next;
-            free(debt);
-        }
-    weir__tables_unlock();
 }

@@ -45,13 +45,21 @@ static void drop_needless(struct weir__line *line)
     uint64_t after = atomic_load(&line->done);
     weir__tables_lock();
     for (unsigned i = 0; i < line->count; i++) {
-        is_needed[i] = weir__line_is_needed(line, after, line->marks[i].step);
+        is_needed[i] = line->marks[i].is_wanted || weir__line_is_needed(line, after, line->marks[i].step);
         after = line->marks[i].step;
     }
     weir__tables_unlock();
     for (unsigned i = line->count; i-- > 0;)
         if (!is_needed[i])
             drop_mark(line, i);
+}
+
+/* The number of the last mark. */
+static _Atomic uint64_t numbers;
+
+uint64_t weir__marks_made(void)
+{
+    return atomic_load(&numbers);
 }
 
 static int record(const struct weir__line *line, gpu_event event)
@@ -104,13 +112,18 @@ static int make_mark(struct weir__line *line, uint64_t bytes, bool may_share, ui
     if (!shares && line->count == WEIR__MARKS)
         drop_needless(line);
     struct weir__mark *last = newest(line);
-    gpu_event made = line->spare;
+    struct weir__mark made = {.event = line->spare, .step = ended, .bytes = bytes};
+    made.is_wanted = atomic_exchange(&line->is_wanted, false);
     if (shares || line->count == WEIR__MARKS) {
         line->spare = last->event;
-        *last = (struct weir__mark){.event = made, .step = ended, .bytes = last->bytes + bytes};
+        made.number = last->number;
+        made.bytes += last->bytes;
+        made.is_wanted = made.is_wanted || last->is_wanted;
+        *last = made;
     } else {
         line->spare = NULL;
-        line->marks[line->count++] = (struct weir__mark){.event = made, .step = ended, .bytes = bytes};
+        made.number = atomic_fetch_add(&numbers, 1) + 1;
+        line->marks[line->count++] = made;
     }
     *step = ended;
     return code;
@@ -128,11 +141,55 @@ static enum weir__event_state look_at_oldest(const struct weir__line *line)
     return weir__event_state_of(code);
 }
 
-unsigned weir__line_look(struct weir__line *line)
+void weir__line_reach(struct weir__line *line, uint64_t step)
+{
+    atomic_store(&line->done, step);
+    while (line->count)
+        drop_mark(line, 0);
+}
+
+bool weir__line_is_current(const struct weir__line *line)
+{
+    int current;
+    return !weir__handle_is_fixed(line->handle) ||
+           (line->fences->gpu->get_current_device(&current) == GPU_SUCCESS && current == line->fences->device);
+}
+
+/* Asks stream 0 itself, since an event there would hold up other streams. Whether it is idle. */
+static bool legacy_is_idle(const struct weir__line *line)
+{
+    const struct gpu *gpu = line->fences->gpu;
+    enum gpu_capture_status capture;
+    int former = weir__current_begin(gpu, line->fences->device, line->handle);
+    bool is_idle = weir__line_is_current(line) && gpu->stream_capture_status(line->handle, &capture) == GPU_SUCCESS &&
+                   capture == GPU_CAPTURE_STATUS_NONE &&
+                   gpu->stream_query(line->handle) == GPU_SUCCESS && gpu->stream_synchronize(line->handle) == GPU_SUCCESS;
+    weir__current_end(gpu, former);
+    return is_idle;
+}
+
+/* With the line's lock. What was freed on stream 0 and has no mark; 1: some of it is not known to be complete. */
+static unsigned look_at_legacy(struct weir__line *line)
+{
+    if (!weir__line_is_legacy(line) || atomic_load(&line->kind) != WEIR__LINE_PASSING)
+        return 0;
+    uint64_t taken = atomic_exchange(&line->uncovered, 0);
+    if (!taken)
+        return 0;
+    uint64_t ended = atomic_fetch_add(&line->step, 1);
+    bool is_idle = legacy_is_idle(line);
+    if (is_idle)
+        weir__line_reach(line, ended);
+    else
+        atomic_fetch_add(&line->uncovered, taken);
+    return !is_idle;
+}
+
+/* With the line's lock. */
+static void look(struct weir__line *line)
 {
     uint64_t lost = 0;
     enum weir__event_state state;
-    pthread_mutex_lock(&line->lock);
     while (line->count && (state = look_at_oldest(line)) != WEIR__EVENT_PENDING) {
         /* One that is broken tells nothing; the next mark covers what it did. */
         lost = state == WEIR__EVENT_COMPLETE ? 0 : lost + line->marks[0].bytes;
@@ -140,11 +197,46 @@ unsigned weir__line_look(struct weir__line *line)
             atomic_store(&line->done, line->marks[0].step);
         drop_mark(line, 0);
     }
-    unsigned left = line->count;
-    if (!left)
+    if (!line->count)
         atomic_fetch_add(&line->uncovered, lost);
+    /* An open line gets its next mark when somebody waits, which is seldom. */
+    if (!line->count && line->spare && atomic_load(&line->kind) == WEIR__LINE_OPEN) {
+        line->fences->gpu->event_destroy(line->spare);
+        line->spare = NULL;
+    }
+}
+
+/* With the line's lock. */
+static unsigned count_marks(const struct weir__line *line, const struct weir__scope *scope)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < line->count; i++)
+        count += line->marks[i].number > scope->after && (!scope->until || line->marks[i].number <= scope->until);
+    return count;
+}
+
+unsigned weir__line_look_for(struct weir__line *line, const struct weir__scope *scope)
+{
+    pthread_mutex_lock(&line->lock);
+    look(line);
+    unsigned left = look_at_legacy(line);
+    left += count_marks(line, scope);
     pthread_mutex_unlock(&line->lock);
     return left;
+}
+
+unsigned weir__line_marks(struct weir__line *line, const struct weir__scope *scope)
+{
+    pthread_mutex_lock(&line->lock);
+    unsigned count = count_marks(line, scope);
+    pthread_mutex_unlock(&line->lock);
+    return count;
+}
+
+unsigned weir__line_look(struct weir__line *line)
+{
+    const struct weir__scope all = {.line = line};
+    return weir__line_look_for(line, &all);
 }
 
 /* What cannot be covered --------------------------------------------------------------------------------------------------------------- */
@@ -182,7 +274,7 @@ void weir__line_move_to_device(struct weir__line *line)
     for (struct weir__debt *debt = line->debts; debt; debt = debt->next) {
         uint64_t bytes = weir__debt_take(debt, after, UINT64_MAX);
         if (bytes)
-            weir__debt_add(weir__debt_find(whole, debt->owner), step, bytes);
+            weir__debt_add(weir__debt_of_device(line, debt->owner), step, bytes);
         moved += bytes;
     }
     moved += move_points(line, after, step);
@@ -208,7 +300,6 @@ void weir__line_end_if(struct weir__line *line, enum weir__line_kind kind)
 void weir__line_gone(struct weir__line *line)
 {
     pthread_mutex_lock(&line->lock);
-    line->openers--;
     end(line);
     pthread_mutex_unlock(&line->lock);
 }
@@ -249,12 +340,20 @@ bool weir__line_cover(struct weir__line *line, bool is_named)
 void weir__line_close(struct weir__line *line)
 {
     pthread_mutex_lock(&line->lock);
-    bool is_last = !--line->openers && atomic_load(&line->kind) == WEIR__LINE_OPEN;
+    line->openers -= line->openers > 0;
+    bool is_last = !line->openers && atomic_load(&line->kind) == WEIR__LINE_OPEN;
     if (is_last && weir__line_cover_locked(line, false) == GPU_CAPTURE_UNSUPPORTED)
         atomic_store(&line->kind, WEIR__LINE_CAPTURED);
     else if (is_last)
         end(line);
     pthread_mutex_unlock(&line->lock);
+}
+
+void weir__line_cover_anyway(struct weir__line *line, bool is_named)
+{
+    atomic_store(&line->is_wanted, true);
+    atomic_fetch_add(&line->uncovered, 1);
+    weir__line_cover(line, is_named);
 }
 
 /* Frees -------------------------------------------------------------------------------------------------------------------------------- */
@@ -312,6 +411,15 @@ int weir__line_free(struct weir__debt *debt, uint64_t bytes, uint64_t due, uint6
     }
     pthread_mutex_unlock(&line->lock);
     return code;
+}
+
+bool weir__line_count(struct weir__line *line, struct weir__debts *debts, uint64_t bytes)
+{
+    struct weir__debt *debt = weir__debt_of(debts, line);
+    uint64_t step;
+    if (debt)
+        weir__line_free(debt, bytes, UINT64_MAX, &step);
+    return atomic_load(&line->kind) != WEIR__LINE_OPEN && atomic_load(&line->uncovered) >= WEIR__PASSING_BYTES;
 }
 
 bool weir__line_is_valid(struct weir__line *line)

@@ -8,32 +8,101 @@
 
 /* The host ----------------------------------------------------------------------------------------------------------------------------- */
 
-void weir__scope_cover(const struct weir__scope *scope)
+/* The same with the tables' lock taken. */
+static uint64_t pending_on(const struct weir__scope *scope, const struct weir__line *line, uint64_t step)
 {
-    for (struct weir__line *line = weir__scope_next(scope, NULL); line; line = weir__scope_next(scope, line))
-        weir__line_cover(line, false);
+    weir__tables_lock();
+    uint64_t bytes = weir__scope_pending_on(scope, line, step);
+    weir__tables_unlock();
+    return bytes;
+}
+
+/* With the line's lock. */
+static uint64_t newest_step(const struct weir__line *line)
+{
+    return line->count ? line->marks[line->count - 1].step : 0;
+}
+
+uint64_t weir__scope_marked(const struct weir__scope *scope)
+{
+    uint64_t bytes = 0;
+    for (struct weir__line *line = weir__scope_next(scope, NULL); line; line = weir__scope_next(scope, line)) {
+        pthread_mutex_lock(&line->lock);
+        bytes += pending_on(scope, line, newest_step(line));
+        pthread_mutex_unlock(&line->lock);
+    }
+    return bytes;
+}
+
+uint64_t weir__scope_lost(const struct weir__scope *scope)
+{
+    uint64_t bytes = 0;
+    for (struct weir__line *line = weir__scope_next(scope, NULL); line; line = weir__scope_next(scope, line)) {
+        pthread_mutex_lock(&line->lock);
+        if (atomic_load(&line->kind) != WEIR__LINE_OPEN)
+            bytes += pending_on(scope, line, UINT64_MAX) - pending_on(scope, line, newest_step(line));
+        pthread_mutex_unlock(&line->lock);
+    }
+    return bytes;
+}
+
+static bool is_late(const struct weir__scope *scope)
+{
+    return scope->deadline && scope->fences->gpu->now() > scope->deadline;
+}
+
+void weir__scope_cover(const struct weir__scope *scope, bool all)
+{
+    for (struct weir__line *line = weir__scope_next(scope, NULL); line; line = weir__scope_next(scope, line)) {
+        if (is_late(scope))
+            continue;
+        if (all && atomic_load(&line->kind) == WEIR__LINE_OPEN)
+            weir__line_cover_anyway(line, false);
+        else
+            weir__line_cover(line, false);
+    }
 }
 
 unsigned weir__scope_look(const struct weir__scope *scope)
 {
     unsigned left = 0;
-    for (struct weir__line *line = weir__scope_next(scope, NULL); line; line = weir__scope_next(scope, line))
-        left += weir__line_look(line);
+    for (struct weir__line *line = weir__scope_next(scope, NULL); line; line = weir__scope_next(scope, line)) {
+        left += is_late(scope) ? weir__line_marks(line, scope) : weir__line_look_for(line, scope);
+        pending_on(scope, line, 0); /* counts what has become complete */
+    }
     return left;
 }
 
-uint64_t weir__scope_wait(const struct weir__scope *scope, uint64_t enough, uint64_t deadline)
+bool weir__scope_finish(const struct weir__scope *scope, uint64_t deadline)
 {
-    uint64_t before, pause = 0, left;
-    unsigned marks;
-    weir__scope_cover(scope); /* which may find that a line is gone: what moves to that of its device is not complete */
-    before = weir__scope_pending(scope);
-    do {
-        marks = weir__scope_look(scope);
-        left = weir__scope_pending(scope);
-        left = left < before ? left : before;
-    } while (marks && before - left < enough && weir__event_pause(scope->fences->gpu, &pause, deadline));
-    return before - left;
+    uint64_t pause = 0;
+    unsigned left;
+    do
+        left = weir__scope_look(scope);
+    while (left && weir__event_pause(scope->fences->gpu, &pause, deadline));
+    return !left;
+}
+
+void weir__wait_begin(struct weir__wait *wait, const struct weir__scope *scope, bool all)
+{
+    weir__scope_pending(scope); /* what is known to be complete was not waited for */
+    *wait = (struct weir__wait){.scope = *scope, .completed = atomic_load(&scope->fences->completed)};
+    weir__scope_cover(scope, all);
+    if (!wait->scope.until)
+        wait->scope.until = weir__marks_made();
+    for (struct weir__line *line = weir__scope_next(scope, NULL); line; line = weir__scope_next(scope, line))
+        wait->left += weir__line_marks(line, &wait->scope);
+}
+
+bool weir__wait_look(struct weir__wait *wait, uint64_t *bytes)
+{
+    unsigned left = weir__scope_look(&wait->scope);
+    uint64_t completed = atomic_load(&wait->scope.fences->completed);
+    *bytes = completed - wait->completed;
+    bool has_ended = *bytes || left < wait->left;
+    wait->completed = completed;
+    wait->left = left;
+    return has_ended;
 }
 
 /* All work of the device --------------------------------------------------------------------------------------------------------------- */
@@ -89,14 +158,6 @@ bool weir__fences_cover_device(struct weir__fences *fences, bool may_synchronise
 
 /* Another stream ----------------------------------------------------------------------------------------------------------------------- */
 
-/* Whether a handle that means another stream on each device means that of this device. */
-static bool is_current(const struct weir__line *line)
-{
-    int current;
-    return !weir__handle_is_fixed(line->handle) ||
-           (line->fences->gpu->get_current_device(&current) == GPU_SUCCESS && current == line->fences->device);
-}
-
 /* The stream of `own`'s line waits for the mark, so what is freed before it is that stream's. Called with the lender's lock. Returns
    whether the call succeeded. */
 static bool pass(struct weir__debt *debt, const struct weir__mark *mark, struct weir__debt *own, uint64_t *got)
@@ -104,7 +165,7 @@ static bool pass(struct weir__debt *debt, const struct weir__mark *mark, struct 
     struct weir__line *lender = debt->line, *user = own->line;
     const struct gpu *gpu = user->fences->gpu;
     int former = weir__current_begin(gpu, user->fences->device, user->handle);
-    bool waits = is_current(user) && gpu->stream_wait_event(user->handle, mark->event) == GPU_SUCCESS;
+    bool waits = weir__line_is_current(user) && gpu->stream_wait_event(user->handle, mark->event) == GPU_SUCCESS;
     weir__current_end(gpu, former);
     if (!waits)
         return false;

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "lib/base/event.h"
+
 struct rig rig;
 
 /* The machine -------------------------------------------------------------------------------------------------------------------------- */
@@ -113,6 +115,18 @@ uint64_t rig_look(void)
 {
     weir__scope_look(&rig.scope);
     return rig_pending();
+}
+
+uint64_t rig_wait(const struct weir__scope *scope, uint64_t enough, uint64_t deadline)
+{
+    struct weir__wait wait;
+    uint64_t pause = 0, all = 0, bytes;
+    weir__wait_begin(&wait, scope, false);
+    do {
+        weir__wait_look(&wait, &bytes);
+        all += bytes;
+    } while (wait.left && all < enough && weir__event_pause(rig.gpu, &pause, deadline));
+    return all;
 }
 
 void rig_close(struct weir__line *line, gpu_stream stream)
@@ -374,15 +388,56 @@ START_TEST(passing_stream_is_touched_only_by_calls_that_name_it)
     rig_free(line, MIB, NEVER);
     weir__line_put(line);
     ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS); /* the simulator ends at whoever touches it now */
-    weir__scope_cover(&rig.scope);
+    weir__scope_cover(&rig.scope, false);
     ck_assert_uint_eq(rig_look(), MIB);
-    ck_assert_uint_eq(weir__scope_wait(&rig.scope, UINT64_MAX, rig.gpu->now()), 0);
+    ck_assert_uint_eq(rig_wait(&rig.scope, UINT64_MAX, rig.gpu->now()), 0);
     ck_assert(weir__fences_cover_device(rig.fences, false));
     ck_assert_uint_eq(rig_look(), 0);
 }
 END_TEST
 
 /* Streams that go, and come with the same handle --------------------------------------------------------------------------------------- */
+
+/* As two weirs of one process may. */
+START_TEST(stream_that_two_have_open_is_open_until_the_second_closes_it)
+{
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *first = rig_open(stream), *second = rig_open(stream);
+    ck_assert_ptr_eq(first, second);
+    weir__line_close(first);
+    weir__line_put(first);
+    rig_free(second, MIB, NEVER);
+    ck_assert(weir__line_cover(second, false));
+    ck_assert_uint_eq(rig_look(), 0);
+    rig_free(second, MIB, NEVER);
+    weir__line_close(second);
+    ck_assert_int_eq(atomic_load(&second->kind), WEIR__LINE_GONE);
+    ck_assert_uint_eq(second->count, 1);
+    weir__line_put(second);
+    ck_assert_uint_eq(rig_look(), 0);
+    ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
+}
+END_TEST
+
+/* Its handle may be another stream's. */
+START_TEST(stream_that_is_gone_is_not_touched_when_it_is_closed)
+{
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    rig_free(line, MIB, NEVER);
+    ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
+    weir__line_gone(line);
+    gpu_stream next = rig_stream(0);
+    ck_assert_ptr_eq(next, stream);
+    atomic_fetch_add(&line->uncovered, 1);
+    weir__line_close(line);
+    ck_assert_uint_eq(sim_calls("event_record"), 0);
+    weir__line_put(line);
+    ck_assert(weir__fences_cover_device(rig.fences, false));
+    ck_assert_int_eq(rig.gpu->stream_destroy(next), GPU_SUCCESS);
+    ck_assert_uint_eq(rig_look(), 0);
+}
+END_TEST
 
 START_TEST(recycled_handle_is_another_line)
 {
@@ -510,16 +565,20 @@ START_TEST(closed_stream_goes_on_as_a_passing_one)
 }
 END_TEST
 
+/* With an event behind each free, or none. */
 START_TEST(lines_of_streams_that_were_used_once_do_not_pile_up)
 {
     for (unsigned i = 0; i < 2000; i++) {
         gpu_stream stream = rig_stream(0);
         struct weir__line *line = rig_name(stream);
-        rig_free(line, MIB, 0);
+        rig_free(line, MIB, _i ? NEVER : 0);
         weir__line_put(line);
         ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
         ck_assert_uint_le(rig.fences->count, 130);
     }
+    ck_assert_uint_eq(rig_look(), _i ? 2000 * MIB : 0);
+    ck_assert(weir__fences_cover_device(rig.fences, false));
+    ck_assert_uint_eq(rig_look(), 0);
 }
 END_TEST
 
@@ -600,7 +659,7 @@ START_TEST(stream_closed_while_it_captures_is_left_alone_until_it_is_named)
     weir__line_close(line);
     ck_assert_int_eq(atomic_load(&line->kind), WEIR__LINE_CAPTURED);
     weir__line_put(line);
-    weir__scope_cover(&rig.scope);
+    weir__scope_cover(&rig.scope, false);
     ck_assert_uint_eq(rig_look(), MIB);
     end_capture(stream);
     line = rig_name(stream);
@@ -635,13 +694,53 @@ START_TEST(legacy_stream_is_one_line_that_is_marked_only_where_it_is_named)
     struct weir__line *same = weir__line_of(rig.fences, &null);
     ck_assert_ptr_eq(same, line);
     weir__line_put(same);
+    rig_delay(GPU_STREAM_LEGACY, 10);
     rig_free(line, MIB, NEVER);
-    weir__scope_cover(&rig.scope);
-    ck_assert_uint_eq(rig_look(), MIB);
+    weir__scope_cover(&rig.scope, false);
+    ck_assert_uint_eq(weir__scope_look(&rig.scope), 1); /* it is not idle */
+    ck_assert_uint_eq(rig_pending(), MIB);
+    ck_assert_uint_eq(weir__scope_marked(&rig.scope), 0);
     ck_assert_uint_eq(sim_calls("event_record"), 0);
-    ck_assert(weir__line_cover(line, true));
+    weir__fences_cover_legacy(rig.fences);
+    ck_assert_uint_eq(weir__scope_marked(&rig.scope), MIB);
+    sim_advance(10 * MILLISECOND);
     ck_assert_uint_eq(rig_look(), 0);
     weir__line_put(line);
+}
+END_TEST
+
+/* An event there may hold up other streams, a question does not. */
+START_TEST(what_was_freed_on_the_legacy_stream_is_complete_once_that_is_idle)
+{
+    struct weir__line *line = rig_name(GPU_STREAM_LEGACY);
+    rig_delay(GPU_STREAM_LEGACY, 10);
+    rig_free(line, MIB, NEVER);
+    ck_assert_uint_eq(rig_look(), MIB);
+    sim_advance(10 * MILLISECOND);
+    ck_assert_uint_eq(rig_look(), 0);
+    ck_assert_uint_eq(sim_calls("event_record"), 0);
+    weir__line_put(line);
+}
+END_TEST
+
+/* Else a wait of as long as this one takes would be without an event. */
+START_TEST(mark_that_is_waited_for_is_not_needless_though_nothing_is_counted_before_it)
+{
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    struct weir__wait wait;
+    uint64_t bytes;
+    ck_assert_ptr_nonnull(weir__debt_of(&rig.debts, line));
+    rig_delay(stream, 10);
+    weir__wait_begin(&wait, &rig.scope, true);
+    for (unsigned i = 0; i < 3 * WEIR__MARKS; i++)
+        weir__line_cover_anyway(line, false);
+    ck_assert(!weir__wait_look(&wait, &bytes));
+    ck_assert_uint_eq(wait.left, 1);
+    sim_advance(10 * MILLISECOND);
+    ck_assert(weir__wait_look(&wait, &bytes));
+    ck_assert_uint_eq(wait.left, 0);
+    rig_close(line, stream);
 }
 END_TEST
 
@@ -662,17 +761,21 @@ int main(void)
               passing_stream_is_touched_only_by_calls_that_name_it);
     TCase *gone = suite_case(suite, "gone", 0);
     tcase_add_checked_fixture(gone, rig_begin, rig_end);
-    suite_add(gone, recycled_handle_is_another_line, what_a_gone_line_has_no_mark_for_waits_for_all_work_of_the_device,
+    suite_add(gone, stream_that_two_have_open_is_open_until_the_second_closes_it, stream_that_is_gone_is_not_touched_when_it_is_closed,
+              recycled_handle_is_another_line, what_a_gone_line_has_no_mark_for_waits_for_all_work_of_the_device,
               event_of_a_destroyed_context_says_nothing_of_the_device, driver_without_device_events_waits_for_the_device_if_it_may,
               call_of_a_stream_without_an_id_has_a_line_of_its_own, closed_stream_goes_on_as_a_passing_one,
-              lines_of_streams_that_were_used_once_do_not_pile_up, context_that_was_destroyed_ends_its_lines);
+              context_that_was_destroyed_ends_its_lines);
+    tcase_add_loop_test(gone, lines_of_streams_that_were_used_once_do_not_pile_up, 0, 2);
     TCase *captures = suite_case(suite, "captures", 0);
     tcase_add_checked_fixture(captures, rig_begin, rig_end);
     suite_add(captures, stream_that_captures_gets_no_mark_until_it_is_over,
               free_that_stands_with_its_mark_is_refused_where_the_stream_captures,
               stream_closed_while_it_captures_is_left_alone_until_it_is_named,
               stream_closed_while_it_captures_is_gone_once_no_capture_may_be_left,
-              legacy_stream_is_one_line_that_is_marked_only_where_it_is_named);
+              legacy_stream_is_one_line_that_is_marked_only_where_it_is_named,
+              what_was_freed_on_the_legacy_stream_is_complete_once_that_is_idle,
+              mark_that_is_waited_for_is_not_needless_though_nothing_is_counted_before_it);
     fence_add_waits(suite);
     fence_add_failures(suite);
     fence_add_between(suite);

@@ -38,6 +38,8 @@ uint64_t rig_pending(void);
 uint64_t rig_pending_on(struct weir__line *line);
 /* Looks once, and says what is pending then. */
 uint64_t rig_look(void);
+/* Covers the scope, and looks until so much has become complete or nothing more can, or until the deadline. Returns the bytes. */
+uint64_t rig_wait(const struct weir__scope *scope, uint64_t enough, uint64_t deadline);
 /* The line ends, and its stream with it, once that is idle. */
 void rig_close(struct weir__line *line, gpu_stream stream);
 

@@ -78,7 +78,7 @@ START_TEST(stream_that_is_opened_again_is_covered_again)
     weir__line_close(line);
     struct weir__parked *parked = weir__parked_new(1);
     weir__park(rig.fences, parked, &line, 1);
-    weir__scope_cover(&rig.scope);
+    weir__scope_cover(&rig.scope, false);
     ck_assert_ptr_eq(rig_open(stream), line);
     sim_advance(10 * MILLISECOND);
     ck_assert(weir__line_cover(line, false));
@@ -306,45 +306,6 @@ START_TEST(memory_that_is_passed_on_is_pending_at_any_moment)
 }
 END_TEST
 
-/* Waits that would be in vain, or count what is not complete ------------------------------------------------------------------------------
- */
-
-START_TEST(owner_with_nothing_pending_does_not_wait_for_the_marks_of_others)
-{
-    struct weir__debts other;
-    gpu_stream stream = rig_stream(0), idle = rig_stream(0);
-    struct weir__line *line = rig_open(stream), *own = rig_open(idle);
-    uint64_t step;
-    weir__debts_init(&other, rig.fences);
-    rig_free(line, MIB, MIB);
-    rig_delay(stream, 1000);
-    ck_assert_int_eq(weir__line_free(weir__debt_of(&other, line), MIB, MIB, &step), GPU_SUCCESS);
-    uint64_t begun = rig.gpu->now();
-    ck_assert_uint_eq(weir__scope_wait(&rig.scope, UINT64_MAX, begun + 10000 * MILLISECOND), MIB);
-    ck_assert_uint_lt(rig.gpu->now() - begun, 1000 * MILLISECOND);
-    weir__debts_end(&other);
-    rig_close(line, stream);
-    rig_close(own, idle);
-}
-END_TEST
-
-/* What a line has lost to that of its device is complete only once that is. */
-START_TEST(wait_for_a_line_does_not_count_what_moves_to_its_device)
-{
-    void *own = sim_context_create(0);
-    gpu_stream stream = rig_stream(0);
-    struct weir__line *line = rig_open(stream);
-    const struct weir__scope scope = {.fences = rig.fences, .debts = &rig.debts, .line = line};
-    rig_free(line, MIB, NEVER);
-    sim_context_destroy(own);
-    sim_context_set_current(NULL);
-    ck_assert_uint_eq(weir__scope_wait(&scope, UINT64_MAX, rig.gpu->now()), 0);
-    ck_assert_uint_eq(rig_pending(), MIB);
-    weir__line_gone(line);
-    weir__line_put(line);
-}
-END_TEST
-
 /* The thread's current device is another one, and cannot be changed: no wait at all is better than one on the wrong device. */
 START_TEST(legacy_stream_of_another_device_waits_or_gets_nothing)
 {
@@ -368,6 +329,25 @@ START_TEST(legacy_stream_of_another_device_waits_or_gets_nothing)
 }
 END_TEST
 
+/* That of the thread's device is idle, which says nothing. */
+START_TEST(legacy_stream_of_another_device_is_asked_or_stays_pending)
+{
+    static const char *const calls[] = {"get_current_device", "set_current_device"};
+    const struct weir__caller legacy = {.handle = GPU_STREAM_LEGACY};
+    struct weir__line *line = weir__line_of(rig.other, &legacy);
+    ck_assert_int_eq(rig.gpu->set_current_device(1), GPU_SUCCESS);
+    rig_delay(GPU_STREAM_LEGACY, 10);
+    ck_assert_int_eq(rig.gpu->set_current_device(0), GPU_SUCCESS);
+    rig_free(line, MIB, NEVER);
+    sim_fail(calls[_i], 1, GPU_UNKNOWN);
+    ck_assert_uint_eq(rig_look(), MIB);
+    ck_assert_uint_eq(rig_look(), MIB);
+    sim_advance(10 * MILLISECOND);
+    ck_assert_uint_eq(rig_look(), 0);
+    weir__line_put(line);
+}
+END_TEST
+
 void fence_add_between(Suite *suite)
 {
     TCase *tcase = suite_case(suite, "between", 120);
@@ -377,7 +357,7 @@ void fence_add_between(Suite *suite)
               device_is_synchronised_with_no_lock_held, what_comes_while_the_device_is_waited_for_is_waited_for_next_time,
               two_who_wait_for_the_device_never_take_back_what_is_complete,
               context_destroyed_while_its_event_of_the_device_is_asked_completes_nothing,
-              owner_that_retires_may_be_ended_by_the_sweep_of_another_thread, memory_that_is_passed_on_is_pending_at_any_moment,
-              owner_with_nothing_pending_does_not_wait_for_the_marks_of_others, wait_for_a_line_does_not_count_what_moves_to_its_device);
+              owner_that_retires_may_be_ended_by_the_sweep_of_another_thread, memory_that_is_passed_on_is_pending_at_any_moment);
     tcase_add_loop_test(tcase, legacy_stream_of_another_device_waits_or_gets_nothing, 0, 2);
+    tcase_add_loop_test(tcase, legacy_stream_of_another_device_is_asked_or_stays_pending, 0, 2);
 }

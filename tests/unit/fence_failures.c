@@ -105,7 +105,7 @@ static void run(const char *failing)
     sim_advance(20 * MILLISECOND);
     sim_fail(failing, 0, 0);
     for (unsigned i = 0; i < 3; i++) {
-        weir__scope_cover(&rig.scope);
+        weir__scope_cover(&rig.scope, false);
         ck_assert(weir__fences_cover_device(rig.fences, true));
         ck_assert(weir__fences_cover_device(rig.other, true));
         weir__scope_look(&device); /* what only a point waits for is on no line of the owner's */

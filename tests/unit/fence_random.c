@@ -347,7 +347,7 @@ static void make_or_end_context(bool can_tell)
     context = NULL;
     sim_context_destroy(ended);
     sim_context_set_current(NULL);
-    weir__scope_cover(&(const struct weir__scope){.fences = rig.fences});
+    weir__scope_cover(&(const struct weir__scope){.fences = rig.fences}, false);
     for (unsigned i = 0; i < SLOTS; i++)
         if (slots[i].stream && slots[i].context == ended)
             forget(&slots[i]);
@@ -412,7 +412,7 @@ static void look(void)
         weir__scope_look(&other);
         break;
     case 1:
-        weir__scope_wait(&scope, below(64) * MIB, rig.gpu->now() + below(3) * MILLISECOND);
+        rig_wait(&scope, below(64) * MIB, rig.gpu->now() + below(3) * MILLISECOND);
         break;
     case 2:
         cover_devices();
@@ -431,8 +431,8 @@ static void cover(void)
     for (unsigned i = 0; i < OWNERS; i++)
         before[i] = pending_of(&owners[i]);
     fail_soon();
-    weir__scope_cover(&scope);
-    weir__scope_cover(&other);
+    weir__scope_cover(&scope, false);
+    weir__scope_cover(&other, false);
     fail_no_more();
     for (unsigned i = 0; i < OWNERS; i++)
         ck_assert_uint_eq(pending_of(&owners[i]), before[i]);

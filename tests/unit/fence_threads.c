@@ -36,7 +36,7 @@ static void *look_often(void *data)
     (void)data;
     rig.gpu->exchange_capture_mode(&mode);
     while (!atomic_load(&is_over)) {
-        weir__scope_cover(&rig.scope);
+        weir__scope_cover(&rig.scope, false);
         ck_assert_uint_ge(rig_look(), MIB);
         weir__fences_cover_device(rig.fences, false);
         ck_assert(!weir__debts_are_settled(&rig.debts));
@@ -68,7 +68,7 @@ START_TEST(threads_free_wait_and_close_beside_each_other)
     ck_assert_uint_ge(rig_pending(), (1 + WORKERS * (uint64_t)suite_rounds(300, 3000)) * MIB);
     sim_advance(2 * HOUR);
     for (unsigned i = 0; i < 2; i++) {
-        weir__scope_cover(&rig.scope);
+        weir__scope_cover(&rig.scope, false);
         ck_assert(weir__fences_cover_device(rig.fences, false));
         rig_look();
         weir__line_look(slow);
@@ -160,7 +160,7 @@ static void act(struct member *member)
         weir__debts_order(&rig.debts, line, below(member, 8) * MIB);
         break;
     case 2:
-        weir__scope_cover(&rig.scope);
+        weir__scope_cover(&rig.scope, false);
         rig_look();
         break;
     case 3:
@@ -174,7 +174,7 @@ static void act(struct member *member)
         settle();
         break;
     case 6:
-        weir__scope_wait(&rig.scope, MIB, 0);
+        rig_wait(&rig.scope, MIB, 0);
         break;
     case 7:
         weir__fences_captures_over(rig.fences);
@@ -233,7 +233,7 @@ START_TEST(crowd_of_threads_on_the_same_streams_completes_nothing_too_early_and_
     ck_assert_uint_ge(rig_look(), MIB);
     sim_advance(2 * HOUR);
     for (unsigned i = 0; i < 2; i++) {
-        weir__scope_cover(&device);
+        weir__scope_cover(&device, false);
         ck_assert(weir__fences_cover_device(rig.fences, false));
         weir__fences_sweep(rig.fences);
     }

@@ -15,10 +15,10 @@ START_TEST(wait_ends_once_enough_is_complete)
         rig_free(lines[i], MIB, NEVER);
     }
     uint64_t begun = rig.gpu->now();
-    ck_assert_uint_eq(weir__scope_wait(&rig.scope, MIB, begun + 1000 * MILLISECOND), MIB);
+    ck_assert_uint_eq(rig_wait(&rig.scope, MIB, begun + 1000 * MILLISECOND), MIB);
     ck_assert_uint_lt(rig.gpu->now() - begun, 50 * MILLISECOND);
-    ck_assert_uint_eq(weir__scope_wait(&rig.scope, MIB, rig.gpu->now() + 20 * MILLISECOND), 0);
-    ck_assert_uint_eq(weir__scope_wait(&rig.scope, UINT64_MAX, rig.gpu->now() + 1000 * MILLISECOND), MIB);
+    ck_assert_uint_eq(rig_wait(&rig.scope, MIB, rig.gpu->now() + 20 * MILLISECOND), 0);
+    ck_assert_uint_eq(rig_wait(&rig.scope, UINT64_MAX, rig.gpu->now() + 1000 * MILLISECOND), MIB);
     for (unsigned i = 0; i < 2; i++)
         rig_close(lines[i], streams[i]);
 }
@@ -55,7 +55,7 @@ START_TEST(stream_of_another_device_counts_for_the_owner)
     rig_free(line, MIB, NEVER);
     ck_assert_ptr_eq(line->fences, rig.other);
     ck_assert_uint_eq(weir__scope_pending(&device), MIB);
-    ck_assert_uint_eq(weir__scope_wait(&device, UINT64_MAX, rig.gpu->now() + 100 * MILLISECOND), MIB);
+    ck_assert_uint_eq(rig_wait(&device, UINT64_MAX, rig.gpu->now() + 100 * MILLISECOND), MIB);
     rig_free(line, MIB, NEVER);
     ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
     weir__line_gone(line);
@@ -64,6 +64,146 @@ START_TEST(stream_of_another_device_counts_for_the_owner)
     ck_assert_uint_eq(rig_look(), MIB); /* that device's work is not behind the event of this one */
     ck_assert(weir__fences_cover_device(rig.other, false));
     ck_assert_uint_eq(rig_look(), 0);
+}
+END_TEST
+
+START_TEST(only_the_marks_of_a_span_are_waited_for)
+{
+    gpu_stream streams[3];
+    struct weir__line *lines[3];
+    struct weir__scope scope = rig.scope;
+    uint64_t numbers[3];
+    for (unsigned i = 0; i < 3; i++) {
+        streams[i] = rig_stream(0);
+        lines[i] = rig_open(streams[i]);
+        rig_delay(streams[i], i == 1 ? 10 : 1000);
+        rig_free(lines[i], MIB, NEVER);
+        ck_assert(weir__line_cover(lines[i], false));
+        numbers[i] = weir__marks_made();
+    }
+    ck_assert_uint_eq(weir__scope_look(&scope), 3);
+    scope.until = numbers[1];
+    ck_assert_uint_eq(weir__scope_look(&scope), 2);
+    scope.after = numbers[0];
+    ck_assert_uint_eq(weir__scope_look(&scope), 1);
+    uint64_t begun = rig.gpu->now();
+    ck_assert(weir__scope_finish(&scope, begun + 500 * MILLISECOND));
+    ck_assert_uint_lt(rig.gpu->now() - begun, 20 * MILLISECOND);
+    scope.until = numbers[2];
+    ck_assert(!weir__scope_finish(&scope, rig.gpu->now() + 20 * MILLISECOND));
+    ck_assert_uint_eq(rig_pending(), 2 * MIB);
+    for (unsigned i = 0; i < 3; i++)
+        rig_close(lines[i], streams[i]);
+}
+END_TEST
+
+/* Else a stream that goes on and on would keep a wait from its end. */
+START_TEST(what_is_freed_during_a_wait_does_not_prolong_it)
+{
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    struct weir__wait wait;
+    uint64_t bytes;
+    rig_delay(stream, 10);
+    rig_free(line, MIB, NEVER);
+    weir__wait_begin(&wait, &rig.scope, false);
+    ck_assert(!weir__wait_look(&wait, &bytes));
+    ck_assert_uint_eq(wait.left, 1);
+    rig_delay(stream, 1000);
+    rig_free(line, MIB, NEVER);
+    ck_assert(weir__line_cover(line, false));
+    sim_advance(10 * MILLISECOND);
+    ck_assert(weir__wait_look(&wait, &bytes));
+    ck_assert_uint_eq(bytes, MIB);
+    ck_assert_uint_eq(wait.left, 0);
+    ck_assert_uint_eq(rig_pending(), MIB);
+    ck_assert_uint_eq(weir__scope_marked(&rig.scope), MIB);
+    rig_close(line, stream);
+}
+END_TEST
+
+START_TEST(what_another_thread_sees_complete_counts_for_each_wait)
+{
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    struct weir__wait waits[2];
+    uint64_t bytes;
+    rig_delay(stream, 10);
+    rig_free(line, MIB, NEVER);
+    for (unsigned i = 0; i < 2; i++)
+        weir__wait_begin(&waits[i], &rig.scope, false);
+    sim_advance(10 * MILLISECOND);
+    for (unsigned i = 0; i < 2; i++) {
+        ck_assert(weir__wait_look(&waits[i], &bytes));
+        ck_assert_uint_eq(bytes, MIB);
+        ck_assert(!weir__wait_look(&waits[i], &bytes));
+        ck_assert_uint_eq(bytes, 0);
+    }
+    rig_close(line, stream);
+}
+END_TEST
+
+/* As a program does that frees by itself on a stream that it opened. */
+START_TEST(line_on_which_nothing_was_counted_gets_a_mark_where_that_is_asked_for)
+{
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    struct weir__wait wait;
+    uint64_t bytes;
+    ck_assert_ptr_nonnull(weir__debt_of(&rig.debts, line));
+    rig_delay(stream, 10);
+    weir__wait_begin(&wait, &rig.scope, false);
+    ck_assert_uint_eq(wait.left, 0);
+    weir__wait_begin(&wait, &rig.scope, true);
+    ck_assert_uint_eq(wait.left, 1);
+    sim_advance(10 * MILLISECOND);
+    ck_assert(weir__wait_look(&wait, &bytes));
+    ck_assert_uint_eq(bytes, 0);
+    ck_assert_uint_eq(wait.left, 0);
+    rig_close(line, stream);
+}
+END_TEST
+
+START_TEST(group_has_the_debts_of_its_owners)
+{
+    struct weir__debts others[2];
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    const struct weir__scope group = {.fences = rig.fences, .group = others};
+    uint64_t step;
+    rig_delay(stream, 10);
+    rig_free(line, MIB, NEVER);
+    for (unsigned i = 0; i < 2; i++) {
+        weir__debts_init(&others[i], rig.fences);
+        others[i].group = others;
+        ck_assert_int_eq(weir__line_free(weir__debt_of(&others[i], line), 2 * MIB, NEVER, &step), GPU_SUCCESS);
+    }
+    ck_assert_uint_eq(weir__scope_pending(&group), 4 * MIB);
+    ck_assert_uint_eq(rig_pending(), MIB);
+    rig_close(line, stream);
+    ck_assert(weir__scope_finish(&group, rig.gpu->now() + 100 * MILLISECOND));
+    ck_assert_uint_eq(weir__scope_pending(&group), 0);
+    for (unsigned i = 0; i < 2; i++)
+        weir__debts_end(&others[i]);
+}
+END_TEST
+
+START_TEST(no_line_is_touched_after_the_deadline_of_a_scope)
+{
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    struct weir__scope scope = rig.scope;
+    rig_free(line, MIB, NEVER);
+    ck_assert(weir__line_cover(line, false));
+    rig_free(line, MIB, NEVER);
+    sim_advance(MILLISECOND);
+    scope.deadline = rig.gpu->now() - 1;
+    uint64_t records = sim_calls("event_record"), queries = sim_calls("event_query");
+    weir__scope_cover(&scope, true);
+    ck_assert_uint_eq(weir__scope_look(&scope), 1);
+    ck_assert_uint_eq(sim_calls("event_record"), records);
+    ck_assert_uint_eq(sim_calls("event_query"), queries);
+    rig_close(line, stream);
 }
 END_TEST
 
@@ -175,9 +315,9 @@ static struct weir__parked *park(struct weir__line *const *lines, size_t count)
 static bool is_settled(struct weir__parked *parked)
 {
     const struct weir__scope scope = {.fences = rig.fences}, other = {.fences = rig.other};
-    weir__scope_cover(&scope);
+    weir__scope_cover(&scope, false);
     weir__scope_look(&scope);
-    weir__scope_cover(&other);
+    weir__scope_cover(&other, false);
     weir__scope_look(&other);
     struct weir__parked *settled = weir__fences_settled(rig.fences);
     ck_assert(!settled || (settled == parked && !settled->next && settled->items == &rig));
@@ -314,6 +454,9 @@ void fence_add_waits(Suite *suite)
     TCase *waits = suite_case(suite, "waits", 0);
     tcase_add_checked_fixture(waits, rig_begin, rig_end);
     suite_add(waits, wait_ends_once_enough_is_complete, owners_are_told_apart, stream_of_another_device_counts_for_the_owner,
+              only_the_marks_of_a_span_are_waited_for, what_is_freed_during_a_wait_does_not_prolong_it,
+              what_another_thread_sees_complete_counts_for_each_wait, line_on_which_nothing_was_counted_gets_a_mark_where_that_is_asked_for,
+              group_has_the_debts_of_its_owners, no_line_is_touched_after_the_deadline_of_a_scope,
               stream_waits_for_no_more_than_it_needs_the_oldest_first, lender_without_a_mark_gets_one,
               all_that_a_full_lender_has_can_be_passed_on, passing_borrower_gets_a_mark_behind_its_wait,
               wait_that_fails_leaves_the_memory_where_it_is);
