@@ -219,7 +219,8 @@ uint64_t weir__marks_made(void);
 uint64_t weir__scope_pending(const struct weir__scope *scope);
 uint64_t weir__scope_marked(const struct weir__scope *scope);
 uint64_t weir__scope_lost(const struct weir__scope *scope);
-/* Covers each line that may be touched. all: those on which nothing was counted as well, since a program may have freed there by itself. */
+/* Covers each line that may be touched. all: up to 256 of those on which nothing was counted as well, since a program may have freed there by
+   itself. */
 void weir__scope_cover(const struct weir__scope *scope, bool all);
 /* Looks at each line once. Returns how many marks are left of those that count. */
 unsigned weir__scope_look(const struct weir__scope *scope);

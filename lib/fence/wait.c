@@ -6,6 +6,8 @@
 #include "lib/base/event.h"
 #include "lib/fence/fence_internal.h"
 
+#define IDLE_MAX 256 /* open streams without frees that get an event all the same: each costs a microsecond or two */
+
 /* The host ----------------------------------------------------------------------------------------------------------------------------- */
 
 /* The same with the tables' lock taken. */
@@ -53,10 +55,11 @@ static bool is_late(const struct weir__scope *scope)
 
 void weir__scope_cover(const struct weir__scope *scope, bool all)
 {
+    unsigned idle = 0;
     for (struct weir__line *line = weir__scope_next(scope, NULL); line; line = weir__scope_next(scope, line)) {
         if (is_late(scope))
             continue;
-        if (all && atomic_load(&line->kind) == WEIR__LINE_OPEN)
+        if (all && atomic_load(&line->kind) == WEIR__LINE_OPEN && (atomic_load(&line->uncovered) || idle++ < IDLE_MAX))
             weir__line_cover_anyway(line, false);
         else
             weir__line_cover(line, false);

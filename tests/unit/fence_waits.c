@@ -207,6 +207,29 @@ START_TEST(no_line_is_touched_after_the_deadline_of_a_scope)
 }
 END_TEST
 
+/* Each costs a call, and a program may have thousands of open streams. What was counted is covered all the same. */
+START_TEST(no_more_than_256_lines_get_a_mark_that_nothing_was_counted_on)
+{
+    enum { LINES = 260 };
+    gpu_stream streams[LINES];
+    struct weir__line *lines[LINES];
+    struct weir__scope all = {.fences = rig.fences};
+    for (unsigned i = 0; i < LINES; i++) {
+        streams[i] = rig_stream(0);
+        lines[i] = rig_open(streams[i]);
+    }
+    rig_free(lines[0], MIB, NEVER);
+    rig_free(lines[LINES - 1], MIB, NEVER);
+    uint64_t records = sim_calls("event_record");
+    weir__scope_cover(&all, true);
+    ck_assert_uint_eq(sim_calls("event_record"), records + 258);
+    ck_assert_uint_eq(atomic_load(&lines[0]->uncovered), 0);
+    ck_assert_uint_eq(atomic_load(&lines[LINES - 1]->uncovered), 0);
+    for (unsigned i = 0; i < LINES; i++)
+        rig_close(lines[i], streams[i]);
+}
+END_TEST
+
 /* Order -------------------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(stream_waits_for_no_more_than_it_needs_the_oldest_first)
@@ -457,6 +480,7 @@ void fence_add_waits(Suite *suite)
               only_the_marks_of_a_span_are_waited_for, what_is_freed_during_a_wait_does_not_prolong_it,
               what_another_thread_sees_complete_counts_for_each_wait, line_on_which_nothing_was_counted_gets_a_mark_where_that_is_asked_for,
               group_has_the_debts_of_its_owners, no_line_is_touched_after_the_deadline_of_a_scope,
+              no_more_than_256_lines_get_a_mark_that_nothing_was_counted_on,
               stream_waits_for_no_more_than_it_needs_the_oldest_first, lender_without_a_mark_gets_one,
               all_that_a_full_lender_has_can_be_passed_on, passing_borrower_gets_a_mark_behind_its_wait,
               wait_that_fails_leaves_the_memory_where_it_is);
