@@ -13,6 +13,7 @@
 #include "lib/alloc/held.h"
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/quiet.h"
+#include "lib/alloc/waits.h"
 #include "lib/attached.h"
 #include "lib/backing/arena.h"
 #include "lib/backing/retired.h"
