@@ -3,7 +3,7 @@ include_HEADERS += include/weir.h include/weir.hpp
 
 ## The rooms, each of which may include those above it in this list (tests/build/house.sh), and lib/gpu/gpu.h:
 ##   base/     errors, fork, events, locks, the service thread: what every room needs, and knows no weir
-##   fence/    when freed memory may serve others: lines, marks, debts; above base/, and used by none of the others yet
+##   fence/    when freed memory may serve others: lines, marks, debts
 ##   record/   what the recorder has: rings of events, tags, stacks, modules
 ##   backing/  the memory of a pool, an arena or CUDA's pool: knows no pool
 ##   pool/     what a policy is on the devices: weir, device, pool, its settings, its blocks
@@ -41,16 +41,6 @@ lib_trace_libbytes_la_SOURCES = \
 	%reldir%/trace/record.h
 lib_trace_libbytes_la_LIBADD = $(ZSTD_LIBS)
 
-## Only tests have it yet: nothing in the library asks it.
-check_LTLIBRARIES += lib/fence/libfence.la
-lib_fence_libfence_la_SOURCES = \
-	%reldir%/fence/debt.c \
-	%reldir%/fence/fence.h \
-	%reldir%/fence/fence_internal.h \
-	%reldir%/fence/line.c \
-	%reldir%/fence/mark.c \
-	%reldir%/fence/wait.c
-
 ## Everything but the waist and the version map.
 noinst_LTLIBRARIES += lib/librooms.la
 lib_librooms_la_SOURCES = \
@@ -86,6 +76,12 @@ lib_librooms_la_SOURCES = \
 	%reldir%/base/utf8.h \
 	%reldir%/base/valid.c \
 	%reldir%/base/valid.h \
+	%reldir%/fence/debt.c \
+	%reldir%/fence/fence.h \
+	%reldir%/fence/fence_internal.h \
+	%reldir%/fence/line.c \
+	%reldir%/fence/mark.c \
+	%reldir%/fence/wait.c \
 	%reldir%/record/interpreter.c \
 	%reldir%/record/interpreter.h \
 	%reldir%/record/kind.h \
@@ -134,8 +130,6 @@ lib_librooms_la_SOURCES = \
 	%reldir%/pool/local_rank.h \
 	%reldir%/pool/log.c \
 	%reldir%/pool/log.h \
-	%reldir%/pool/pending.c \
-	%reldir%/pool/pending.h \
 	%reldir%/pool/pool.c \
 	%reldir%/pool/pool.h \
 	%reldir%/pool/quota.c \
@@ -173,8 +167,6 @@ lib_librooms_la_SOURCES = \
 	%reldir%/alloc/request.h \
 	%reldir%/alloc/stream.c \
 	%reldir%/alloc/stream.h \
-	%reldir%/alloc/waits.c \
-	%reldir%/alloc/waits.h \
 	%reldir%/recover/callbacks.c \
 	%reldir%/recover/callbacks.h \
 	%reldir%/recover/climb.h \

@@ -13,7 +13,6 @@
 #include "lib/alloc/held.h"
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/quiet.h"
-#include "lib/alloc/waits.h"
 #include "lib/attached.h"
 #include "lib/backing/arena.h"
 #include "lib/backing/retired.h"

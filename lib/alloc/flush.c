@@ -4,7 +4,6 @@
 #include "lib/alloc/free.h"
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/quiet.h"
-#include "lib/alloc/waits.h"
 #include "lib/base/call.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
@@ -15,7 +14,8 @@
 
 /* Giving back -------------------------------------------------------------------------------------------------------------------------- */
 
-uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, const weir_stream *opened, struct weir__entry *entries)
+uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, const weir_stream *opened, struct weir__line *line,
+                          struct weir__entry *entries)
 {
     weir *w = device->w;
     uint64_t bytes = 0;
@@ -30,6 +30,8 @@ uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, const 
         if (weir__return_block(&block, device->index, handle, opened) == GPU_SUCCESS) {
             weir__record_block(WEIR__KIND_RETURN, &block, handle, order);
             bytes += weir__class_given(block.class, block.size);
+            if (line)
+                weir__line_count(line, &block.pool->debts, weir__class_given(block.class, block.size));
             weir__pool_count_spare_gone(block.pool, weir__class_given(block.class, block.size));
             weir__pool_left(block.pool);
             weir__pool_release(block.pool);
@@ -56,8 +58,8 @@ void weir__flush_end(struct weir__device *device, bool any)
 
 uint64_t weir__flush_taken(weir_stream *stream, struct weir__entry *entries)
 {
-    uint64_t bytes = weir__flush_list(stream->device, stream->handle, stream, entries);
-    atomic_fetch_add_explicit(&stream->freed, bytes, memory_order_relaxed);
+    uint64_t bytes = weir__flush_list(stream->device, stream->handle, stream, NULL, entries);
+    weir__stream_freed(stream, stream->pool, bytes);
     return bytes;
 }
 
@@ -114,11 +116,11 @@ static void give_device(struct weir__device *device, void *data)
         }
 }
 
-uint64_t weir__caches_give(enum weir__scope scope, struct weir__device *device, const weir_pool *pool, uint64_t bytes)
+uint64_t weir__caches_give(enum weir__givers givers, struct weir__device *device, const weir_pool *pool, uint64_t bytes)
 {
-    struct give give = {.pool = scope == WEIR__OF_POOL ? pool : NULL, .wanted = bytes};
+    struct give give = {.pool = givers == WEIR__OF_POOL ? pool : NULL, .wanted = bytes};
     give_device(device, &give);
-    if (scope == WEIR__OF_PROCESS)
+    if (givers == WEIR__OF_PROCESS)
         weir__quiet_visit(device->w->gpu, device->index, give_device, &give);
     return give.given;
 }
@@ -134,24 +136,40 @@ uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool se
 {
     const struct gpu *gpu = device->w->gpu;
     weir_stream *streams[BATCH] = { NULL };
-    struct weir__wait behind[WEIR__WAITS_STREAMS];
-    uint64_t below = UINT64_MAX, total = 0, soon = deadline;
-    size_t count, begun = 0;
+    struct weir__scope behind = {.fences = device->fences, .group = device, .after = weir__marks_made()};
+    uint64_t below = UINT64_MAX, total = 0;
+    size_t count;
     bool is_late = false;
     while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
         for (size_t i = 0; i < count; i++) {
             uint64_t now = gpu->now();
             is_late = is_late || now > deadline;
             uint64_t bytes = !is_late && (!pool || streams[i]->pool == pool) ? weir__flush_stream(streams[i], UINT64_MAX) : 0;
-            if (bytes && seen && begun < WEIR__WAITS_STREAMS)
-                begun += weir__wait_begin(streams[i], &behind[begun]);
+            if (bytes && seen)
+                weir__line_cover(streams[i]->line, false);
             weir__stream_unpin(streams[i]);
             total += bytes;
         }
-    if (begun)
-        soon = gpu->now() + SETTLE;
-    weir__waits_finish(device, behind, begun, soon < deadline ? soon : deadline);
+    if (total && seen) {
+        uint64_t soon = gpu->now() + SETTLE;
+        behind.until = weir__marks_made();
+        weir__scope_finish(&behind, soon < deadline ? soon : deadline);
+    }
     return total;
+}
+
+bool weir__wait_for_frees(struct weir__device *device, uint64_t deadline, bool wants_legacy)
+{
+    const struct gpu *gpu = device->w->gpu;
+    struct weir__scope scope = {.fences = device->fences, .group = device};
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    weir__scope_cover(&scope, true);
+    if (wants_legacy)
+        weir__fences_cover_legacy(device->fences);
+    scope.until = weir__marks_made();
+    bool all = weir__scope_finish(&scope, deadline);
+    weir__relaxed_end(gpu, mode);
+    return all;
 }
 
 uint64_t weir__flush_barred(const weir_pool *pool)

@@ -22,25 +22,37 @@ int weir__return_block(const struct weir__block *block, int device, gpu_stream s
     return pool->backing->ops->give(pool->backing, block->ptr, block->extent, &user);
 }
 
+/* An event is dear enough to ask first whether the handle, by which the line was found, is still the same stream. */
+static void cover_by_handle(weir_pool *pool, uint64_t bytes, gpu_stream stream, struct weir__line *line)
+{
+    struct weir__line *named = weir__stream_line(pool->device, stream);
+    if (!named)
+        return;
+    if (named != line) {
+        weir__line_gone(line);
+        weir__line_count(named, &pool->debts, bytes);
+    }
+    weir__line_cover(named, true);
+    weir__line_put(named);
+}
+
 void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_stream *opened)
 {
-    const struct gpu *gpu = pool->w->gpu;
-    struct weir__device *device = pool->device;
     if (opened) {
-        if (opened->device != device)
-            atomic_store_explicit(&opened->frees_abroad, true, memory_order_relaxed);
-        atomic_fetch_add_explicit(&opened->freed, bytes, memory_order_relaxed);
+        weir__stream_freed(opened, pool, bytes);
         return;
     }
-    if (!weir__pending_is_due(&device->pending, device->index, stream, bytes))
+    struct weir__line *found = weir__stream_line_by_handle(pool->device, stream);
+    struct weir__line *line = found ? found : weir__stream_line(pool->device, stream);
+    if (!line)
         return;
-    weir_stream *found = weir__stream_pin(device, stream);
-    if (found) {
-        atomic_fetch_add_explicit(&found->freed, weir__pending_take(&device->pending, device->index, stream), memory_order_relaxed);
-        weir__stream_unpin(found);
-    } else {
-        weir__pending_note(&device->pending, gpu, device->index, stream);
+    if (weir__line_count(line, &pool->debts, bytes)) {
+        if (found)
+            cover_by_handle(pool, bytes, stream, line);
+        else
+            weir__line_cover(line, true);
     }
+    weir__line_put(line);
 }
 
 void weir__return_unknown(const struct weir__block *block, gpu_stream stream)

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "lib/alloc/flush.h"
 #include "lib/alloc/held.h"
-#include "lib/alloc/waits.h"
 #include "lib/backing/retired.h"
 #include "lib/pool/former.h"
 #include "lib/pool/settings.h"

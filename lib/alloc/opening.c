@@ -8,7 +8,6 @@
 #include "lib/alloc/quiet.h"
 #include "lib/alloc/request.h"
 #include "lib/base/call.h"
-#include "lib/pool/pending.h"
 #include "lib/pool/recorded.h"
 #include "policy/report.h"
 
@@ -129,32 +128,33 @@ static weir_status check_device(const struct weir__device *device, gpu_stream ha
                       device->index);
 }
 
-/* The program destroyed a CUDA stream without closing its weir_stream: shuts the cache, and uses the CUDA stream no more. Returns the
-   stream's name among arenas, which the caller has to tell of this once it holds no lock; 0 if the stream was abandoned before. */
-static uint64_t abandon(weir_stream *stream)
+/* The program destroyed a CUDA stream without closing its weir_stream, which the caller has pinned, or keeps open within a call: shuts the
+   cache, and uses the CUDA stream no more. Call it with no lock of a device or a pool held. */
+static void abandon(weir_stream *stream)
 {
     if (atomic_exchange(&stream->is_gone, true))
-        return 0;
+        return;
     weir__cache_close(stream, false);
     weir__flush_abandoned(stream, WEIR__REACH_DEVICE);
-    return stream->name;
+    weir__line_gone(stream->line);
+    tell_all(stream->w, WEIR__TELL_GONE, stream->name);
 }
 
 /* The handle names a new CUDA stream, of any device: abandons the weir_stream that had the handle. */
 static void abandon_former(weir *w, gpu_stream handle)
 {
-    uint64_t name = 0;
     for (size_t d = 0; d < w->device_count; d++) {
         struct weir__device *device = &w->devices[d];
         pthread_rwlock_rdlock(&device->lock);
         weir_stream *former = weir__stream_of_handle(device, handle);
-        uint64_t abandoned = former ? abandon(former) : 0;
-        if (abandoned)
-            name = abandoned;
+        if (former)
+            atomic_fetch_add(&former->pins, 1);
         pthread_rwlock_unlock(&device->lock);
+        if (!former)
+            continue;
+        abandon(former);
+        weir__stream_unpin(former);
     }
-    if (name)
-        tell_all(w, WEIR__TELL_GONE, name);
 }
 
 bool weir__stream_is_alive(weir_stream *stream)
@@ -163,17 +163,32 @@ bool weir__stream_is_alive(weir_stream *stream)
         return false;
     if (stream->w->gpu->context_is_alive(&stream->context))
         return true;
-    uint64_t name = abandon(stream);
-    if (name)
-        tell_all(stream->w, WEIR__TELL_GONE, name);
+    abandon(stream);
     return false;
+}
+
+/* Makes a closed stream that of a handle, with its line. false: no host memory. */
+static bool begin(weir_stream *stream, gpu_stream handle, uint64_t id, weir_pool *pool)
+{
+    static _Atomic uint64_t names;
+    struct weir__device *device = stream->device;
+    stream->handle = handle;
+    stream->context = weir__stream_context(device, handle);
+    stream->name = device->has_stream_ids ? id : ~atomic_fetch_add(&names, 1);
+    atomic_store(&stream->is_gone, false);
+    stream->line = weir__line_open(device->fences, &(struct weir__caller){.handle = handle, .id = stream->name});
+    stream->debt = stream->line ? weir__debt_of(&pool->debts, stream->line) : NULL;
+    if (stream->line && !stream->debt) {
+        weir__line_close(stream->line);
+        weir__line_put(stream->line);
+    }
+    return stream->debt;
 }
 
 /* Called with w->config. Streams are listed under it only, so what is free meanwhile stays free. */
 static weir_status open_stream(struct weir__device *device, gpu_stream handle, bool is_own, const char *name, weir_error *error,
                                weir_stream **s)
 {
-    static _Atomic uint64_t names;
     weir *w = device->w;
     uint64_t id;
     int code = weir__stream_id(device, handle, &id);
@@ -194,22 +209,17 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
         status = choose_pool(device, name, error, &pool);
     if (status == WEIR_OK && !weir__handle_is_fixed(handle))
         abandon_former(w, handle);
-    if (status == WEIR_OK) {
-        stream->handle = handle;
-        stream->is_own = is_own;
-        stream->context = weir__stream_context(device, handle);
-        stream->name = device->has_stream_ids ? id : ~atomic_fetch_add(&names, 1);
-        atomic_store(&stream->is_gone, false);
-        /* Not from 0: somebody may still tell of the stream that was here before. */
-        atomic_store(&stream->completed, atomic_load(&stream->freed));
-        atomic_store(&stream->frees_abroad, false);
-        weir__cache_open(stream, id, pool);
-        weir__stream_list(stream);
+    if (status == WEIR_OK && pool && !begin(stream, handle, id, pool)) {
+        weir__pool_release(pool);
+        status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a stream");
     }
     if (status != WEIR_OK) {
         weir__stream_bury(stream);
         return status;
     }
+    stream->is_own = is_own;
+    weir__cache_open(stream, id, pool);
+    weir__stream_list(stream);
     *s = stream;
     return WEIR_OK;
 }
@@ -287,18 +297,6 @@ weir_status weir_stream_create(weir *w, int device, const char *name, weir_error
     return WEIR_OK;
 }
 
-/* Recovery does not find the stream any more: as after a large free on a stream that is not open, an event stays behind to wait for. */
-static void leave_word(const weir_stream *s)
-{
-    const struct gpu *gpu = s->w->gpu;
-    uint64_t freed = weir__stream_pending(s);
-    if (!freed || !weir__pending_is_due(&s->device->pending, s->device->index, s->handle, freed))
-        return;
-    int former = weir__current_begin(gpu, s->device->index, s->handle);
-    weir__pending_note(&s->device->pending, gpu, s->device->index, s->handle);
-    weir__current_end(gpu, former);
-}
-
 static weir_status synchronize(const weir_stream *s, weir_error *error)
 {
     const struct gpu *gpu = s->w->gpu;
@@ -356,10 +354,11 @@ static void close_stream(weir_stream *s)
     if (!is_gone)
         weir__flush_stream(s, UINT64_MAX);
     weir__flush_abandoned(s, is_gone ? WEIR__REACH_DEVICE : WEIR__REACH_CAPTURE);
-    if (!is_gone)
-        leave_word(s);
     weir__stream_unlist(s);
     wait_for_users(s);
+    /* Its last frees get an event, so that others can wait for them. */
+    weir__line_close(s->line);
+    weir__line_put(s->line);
     tell_all(s->w, is_gone ? WEIR__TELL_GONE : WEIR__TELL_CLOSED, s->name);
     /* Before another stream can have the handle. */
     weir__record_stream_close(&s->w->recorder, &s->recorded);

@@ -239,11 +239,12 @@ static uint64_t give_back(struct weir__device *device, struct weir__entry *entri
         weir__orphans_add_list(device, entries, WEIR__REACH_DEVICE);
         return 0;
     }
-    uint64_t bytes = weir__flush_list(device, stream, NULL, entries);
-    gpu_event event;
+    struct weir__line *line = weir__line_open(device->fences, &(struct weir__caller){.handle = stream});
+    uint64_t bytes = weir__flush_list(device, stream, NULL, line, entries);
     /* Else whoever waits for frees next lets CUDA see these. */
-    if (gpu->stream_synchronize(stream) != GPU_SUCCESS && weir__event_behind(gpu, device->index, stream, &event))
-        weir__pending_add(&device->pending, gpu, weir__pending_name(), event, bytes);
+    bool is_seen = gpu->stream_synchronize(stream) == GPU_SUCCESS;
+    if (line)
+        weir__line_end(line, is_seen);
     gpu->stream_destroy(stream);
     return bytes;
 }

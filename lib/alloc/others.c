@@ -11,8 +11,6 @@ struct visit {
     const struct weir__device *own;
     void (*use)(struct weir__device *device, struct visit *visit);
     uint64_t deadline, bytes;
-    struct weir__seen *seen;
-    struct weir__wait *waits;
     size_t count;
 };
 
@@ -44,38 +42,18 @@ uint64_t weir__others_flush(const struct weir__device *own, uint64_t deadline)
 
 static void look(struct weir__device *device, struct visit *visit)
 {
-    weir__pending_note_legacy(&device->pending, device->w->gpu);
-    visit->count += weir__waits_look_at_pending(device, 0, visit->seen);
     uint64_t before = weir__device_pending(device);
     weir__device_tell(device, WEIR__TELL_COVER, 0);
     visit->count += weir__device_tell(device, WEIR__TELL_LOOK, 0);
     uint64_t after = weir__device_pending(device);
-    visit->seen->bytes += before > after ? before - after : 0;
-    visit->seen->any = visit->seen->any || before > after;
+    visit->bytes += before > after ? before - after : 0;
 }
 
-size_t weir__others_look(const struct weir__device *own, struct weir__seen *seen)
+size_t weir__others_look(const struct weir__device *own, uint64_t *bytes)
 {
-    struct visit visit = { .own = own, .use = look, .seen = seen };
+    struct visit visit = { .own = own, .use = look };
     visit_others(&visit);
-    return visit.count;
-}
-
-static void collect(struct weir__device *device, struct visit *visit)
-{
-    struct weir__wait made[WEIR__WAITS_STREAMS + 1];
-    size_t count = weir__waits_collect(device, NULL, visit->deadline, made);
-    for (size_t i = 0; i < count; i++)
-        if (visit->count < WEIR__WAITS_STREAMS)
-            visit->waits[visit->count++] = (struct weir__wait){ .event = made[i].event };
-        else
-            device->w->gpu->event_destroy(made[i].event);
-}
-
-size_t weir__others_collect(const struct weir__device *own, uint64_t deadline, struct weir__wait waits[static WEIR__WAITS_STREAMS])
-{
-    struct visit visit = { .own = own, .use = collect, .deadline = deadline, .waits = waits };
-    visit_others(&visit);
+    *bytes = visit.bytes;
     return visit.count;
 }
 

@@ -9,19 +9,14 @@
 #ifndef WEIR_LIB_OTHERS_H
 #define WEIR_LIB_OTHERS_H
 
-#include "lib/alloc/waits.h"
+#include "lib/pool/device.h"
 
 /* Empties their caches, and frees what is complete of their orphans. Begins with no stream after `deadline`, by gpu->now(). Returns the
    bytes. */
 uint64_t weir__others_flush(const struct weir__device *own, uint64_t deadline);
 
-/* Looks once at the frees that they have noted on streams which are not open, and at all of those in their arenas. Adds what came free to
-   *seen. Returns how many are left. */
-size_t weir__others_look(const struct weir__device *own, struct weir__seen *seen);
-
-/* Puts events behind their opened streams, none after `deadline`. The events are the caller's: no wait names a stream, an entry or
-   bytes, since nobody can tell such a stream later what was seen. Returns how many. */
-size_t weir__others_collect(const struct weir__device *own, uint64_t deadline, struct weir__wait waits[static WEIR__WAITS_STREAMS]);
+/* Looks once at the frees in their arenas. *bytes: those that came free. Returns how many are left. */
+size_t weir__others_look(const struct weir__device *own, uint64_t *bytes);
 
 /* How many blocks of the device were ever freed in them. */
 uint64_t weir__others_frees(const struct weir__device *own);

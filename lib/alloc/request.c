@@ -88,8 +88,8 @@ static bool choose_stream(struct weir__request *request, const struct weir__grow
     if (!request->deadline || !growing->is_risky)
         return true;
     int code = aside->stream ? GPU_SUCCESS : gpu->stream_create(pool->device->index, &aside->stream);
-    if (code == GPU_SUCCESS && !aside->name)
-        aside->name = weir__pending_name();
+    if (code == GPU_SUCCESS && !aside->line)
+        aside->line = weir__line_open(pool->device->fences, &(struct weir__caller){.handle = aside->stream});
     if (code == GPU_SUCCESS && !aside->event)
         code = gpu->event_create(pool->device->index, &aside->event);
     if (code == GPU_SUCCESS)
@@ -111,6 +111,8 @@ void weir__aside_end(struct weir__aside *aside, const struct gpu *gpu)
 {
     if (aside->event)
         gpu->event_destroy(aside->event);
+    if (aside->line)
+        weir__line_end(aside->line, false);
     if (aside->stream)
         gpu->stream_destroy(aside->stream);
 }
@@ -288,6 +290,15 @@ static __attribute__((noinline)) int return_it(const struct weir__request *reque
     return weir__return_block(&given, request->pool->device->index, stream, NULL);
 }
 
+/* It is behind work on that stream, and another one is watched already. What is back at once is no memory that a climb has found. */
+static __attribute__((noinline)) void count_undone(const struct weir__request *request, size_t size, gpu_stream stream)
+{
+    if (stream != request->aside.stream)
+        weir__note_free(request->pool, size, stream, request->opened);
+    else if (request->aside.line)
+        weir__line_count(request->aside.line, &request->pool->debts, size);
+}
+
 /* Asks for a block within the cap. */
 static int ask(struct weir__request *request, struct weir__growing *growing, size_t size, bool small, void **ptr)
 {
@@ -310,8 +321,9 @@ static int ask(struct weir__request *request, struct weir__growing *growing, siz
     uint64_t begun = request->took ? pool->w->gpu->ticks() : 0;
     /* A block that cannot be given back is better served above the cap than lost. */
     if (!weir__growth_is_within(growing, block) && return_it(request, block, stream) == GPU_SUCCESS) {
-        uintptr_t name = stream == request->aside.stream ? request->aside.name : weir__pending_name();
-        request->left += weir__growth_undo(growing, block, stream, name);
+        request->left += weir__growth_undo(growing, block, stream);
+        if (growing->is_unwatched)
+            count_undone(request, size, stream);
         request->took += request->took ? pool->w->gpu->ticks() - begun : 0;
         note_vain(request);
         weir__cuda_note_taken(&request->ask, size); /* what of it is below the cap the pool has kept */

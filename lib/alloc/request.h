@@ -9,11 +9,11 @@
 
 #include "lib/alloc/stream.h"
 
-/* A stream of the recovery's own, and an event of it; NULL until they are needed. */
+/* A stream of the recovery's own, its line, and an event of it; NULL until they are needed. */
 struct weir__aside {
     gpu_stream stream;
+    struct weir__line *line; /* NULL also without host memory */
     gpu_event event;
-    uintptr_t name; /* of the stream, with it (weir__pending_name()) */
 };
 void weir__aside_end(struct weir__aside *aside, const struct gpu *gpu);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/event.h"
 #include "lib/pool/figures.h"
 
 #define CLOSED_MIN 256 /* closed streams of a device whose memory is not used again yet */
@@ -179,33 +180,6 @@ size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir
     return left;
 }
 
-size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, size_t max)
-{
-    size_t count = 0, least = max; /* the one that freed least, where it is known */
-    pthread_rwlock_rdlock(&device->lock);
-    for (weir_stream *stream = device->streams; stream; stream = stream->next) {
-        size_t at = count;
-        if (atomic_load(&stream->is_gone))
-            continue;
-        if (count == max) {
-            /* No room: that one gives way. */
-            for (size_t i = least == max ? 0 : max; i < max; i++)
-                least = i == 0 || weir__stream_pending(streams[i]) < weir__stream_pending(streams[least]) ? i : least;
-            if (weir__stream_pending(stream) <= weir__stream_pending(streams[least]))
-                continue;
-            at = least;
-            least = max;
-            weir__stream_unpin(streams[at]);
-            count--;
-        }
-        atomic_fetch_add(&stream->pins, 1);
-        streams[at] = stream;
-        count++;
-    }
-    pthread_rwlock_unlock(&device->lock);
-    return leave_out_gone(streams, count);
-}
-
 weir_stream *weir__stream_pin(struct weir__device *device, gpu_stream handle)
 {
     struct weir__raw raw = { .handle = handle };
@@ -241,15 +215,35 @@ void weir__stream_leave(weir_stream *stream)
     weir__spin_unlock(&stream->cache.lock);
 }
 
-void weir__stream_complete(struct weir__device *device, weir_stream *stream, uint64_t freed)
+void weir__stream_freed(weir_stream *stream, weir_pool *pool, uint64_t bytes)
 {
-    pthread_rwlock_rdlock(&device->lock);
-    if (stream->is_listed) {
-        uint64_t before = atomic_load(&stream->completed);
-        while (before < freed && !atomic_compare_exchange_weak(&stream->completed, &before, freed))
-            continue;
-    }
-    pthread_rwlock_unlock(&device->lock);
+    uint64_t step;
+    if (pool == stream->pool)
+        weir__line_free(stream->debt, bytes, UINT64_MAX, &step);
+    else
+        weir__line_count(stream->line, &pool->debts, bytes);
+}
+
+struct weir__line *weir__stream_line(struct weir__device *device, gpu_stream handle)
+{
+    weir *w = device->w;
+    struct weir__caller caller = {.handle = handle};
+    int index = w->device_count > 1 ? weir__event_device(w->gpu, device->index, handle) : device->index;
+    if (index >= 0 && (size_t)index < w->device_count)
+        device = &w->devices[index];
+    /* Where it is not known, the call has a line of its own. */
+    if (handle && handle != GPU_STREAM_LEGACY)
+        weir__stream_id(device, handle, &caller.id);
+    return weir__line_of(device->fences, &caller);
+}
+
+struct weir__line *weir__stream_line_by_handle(struct weir__device *device, gpu_stream handle)
+{
+    weir *w = device->w;
+    struct weir__line *line = weir__line_by_handle(device->fences, handle);
+    for (size_t d = 0; d < w->device_count && !line && !weir__handle_is_fixed(handle); d++)
+        line = &w->devices[d] == device ? NULL : weir__line_by_handle(w->devices[d].fences, handle);
+    return line;
 }
 
 /* Listing ------------------------------------------------------------------------------------------------------------------------------ */

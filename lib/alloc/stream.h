@@ -14,6 +14,7 @@
 
 #include "lib/alloc/cache.h"
 #include "lib/base/table.h"
+#include "lib/fence/fence.h"
 #include "lib/pool/weir_internal.h"
 
 struct weir_stream {
@@ -38,8 +39,8 @@ struct weir_stream {
        destroyed. Then its cache is shut, and nobody finds it in the list who would use its handle. */
     atomic_bool is_gone;
     struct weir__cache cache;
-    atomic_bool frees_abroad;          /* it has freed blocks of other devices, which wait for it too */
-    _Atomic uint64_t freed, completed; /* bytes that were ever freed here, and those of them that were seen complete */
+    struct weir__line *line; /* what was freed here, and the events behind that. Fixed from open to close, as the next */
+    struct weir__debt *debt; /* its own pool's on the line */
     struct weir__recorded_stream recorded; /* its name, for traces and reports; the recorder's from open to close */
 };
 
@@ -126,21 +127,17 @@ void weir__stream_unlist(weir_stream *stream);
 void weir__streams_init(struct weir__device *device);
 void weir__streams_destroy(struct weir__device *device);
 
-/* Pins up to `max` streams of the device that are not gone, which is asked here too, those that freed most if there are more, and writes them
-   to `streams`. Returns how many. */
-size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, size_t max);
+/* Bytes of the pool were freed on the stream, which the caller has pinned, or within a call. Where host memory lacks, they are not counted:
+   nobody waits for them then. */
+void weir__stream_freed(weir_stream *stream, weir_pool *pool, uint64_t bytes);
+/* The line of a stream that the program has just named, opened or not, beside memory of the device: the stream may be of another one. It does
+   not capture; weir__line_put() follows. NULL: no host memory. */
+struct weir__line *weir__stream_line(struct weir__device *device, gpu_stream handle);
+/* The line of the stream that was named so last, without a question to CUDA: it may be another stream by now. NULL: there is none. */
+struct weir__line *weir__stream_line_by_handle(struct weir__device *device, gpu_stream handle);
 /* Pins the opened stream with the id of this handle; NULL if there is none. */
 weir_stream *weir__stream_pin(struct weir__device *device, gpu_stream handle);
 void weir__stream_unpin(weir_stream *stream);
-/* Bytes freed on the stream that nobody has seen complete: the order in which recovery waits. */
-static inline uint64_t weir__stream_pending(const weir_stream *stream)
-{
-    uint64_t completed = atomic_load(&stream->completed); /* first, as it follows `freed` */
-    return atomic_load(&stream->freed) - completed;
-}
-
-/* What was freed on the stream, if it is still open, when `freed` was so much was seen complete. Several may see it. */
-void weir__stream_complete(struct weir__device *device, weir_stream *stream, uint64_t freed);
 
 /*
  * CUDA streams that weir_stream_create() made and whose weir_stream is closed live until weir_close(), and the next weir_stream_create()

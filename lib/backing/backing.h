@@ -130,7 +130,7 @@ struct weir__backing_ops {
     /* Bytes that a request may find at the first look; *reserved is 0 where nobody knows. In any capture mode. */
     uint64_t (*idle)(struct weir__backing *backing, uint64_t *reserved);
     void (*figures)(struct weir__backing *backing, struct weir__backing_figures *figures);
-    /* Bytes that were freed and not seen complete. 0 of CUDA's pool, where only the streams know. */
+    /* Bytes that were freed and not seen complete. 0 of CUDA's pool, of which the pool's debts know. */
     uint64_t (*pending)(struct weir__backing *backing);
     /* Whether some of it was freed and not seen complete, so that it cannot be closed yet. */
     bool (*has_pending)(struct weir__backing *backing);

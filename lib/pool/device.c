@@ -22,17 +22,19 @@ weir_status weir__device_init(struct weir__device *device, weir *w, int index, w
                               device->quota.limits[i].value, device->quota.limits[i].why);
     device->has_stream_ids = w->gpu->supports(index, GPU_FEATURE_STREAM_ID, NULL, 0);
     device->has_device_events = w->gpu->supports(index, GPU_FEATURE_DEVICE_EVENT, NULL, 0);
+    device->fences = weir__fences_join(w->gpu, index);
+    if (!device->fences)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for device %d", index);
     pthread_rwlock_init(&device->lock, NULL);
     weir__table_init(&device->named);
     weir__asking_init(&device->asking);
-    weir__pending_init(&device->pending, index, device->has_stream_ids);
     return WEIR_OK;
 }
 
 void weir__device_destroy(struct weir__device *device)
 {
     weir__asking_destroy(&device->asking);
-    weir__pending_destroy(&device->pending, device->w->gpu);
+    weir__fences_leave(device->fences);
     weir__table_destroy(&device->named);
     pthread_rwlock_destroy(&device->lock);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * device.h - what a weir keeps for each CUDA device: its pools, its opened streams, its pending frees, its recovery.
+ * device.h - what a weir keeps for each CUDA device: its pools, its opened streams, its recovery.
  *
  * Owned by its weir, as an array with one entry for each device of the machine, used or not.
  */
@@ -8,8 +8,8 @@
 #define WEIR_LIB_DEVICE_H
 
 #include "lib/base/table.h"
+#include "lib/fence/fence.h"
 #include "lib/pool/asking.h"
-#include "lib/pool/pending.h"
 #include "lib/pool/pool.h"
 #include "lib/pool/quota.h"
 
@@ -90,7 +90,7 @@ struct weir__device {
     _Atomic uint64_t flushes;
 
     struct weir__asking asking;
-    struct weir__pending pending;
+    struct weir__fences *fences; /* of the device, the process's. Joined from init to destroy */
     struct weir__recovery recovery;
     struct weir__quota quota; /* as the environment was when the weir was opened. Fixed after open */
 };

@@ -2,7 +2,6 @@
 #include "lib/pool/growth.h"
 
 #include "lib/base/event.h"
-#include "lib/pool/pending.h"
 #include "lib/pool/weir_internal.h"
 
 void weir__growth_init(struct weir__growth *growth)
@@ -198,7 +197,7 @@ enum weir__growth_answer weir__growth_begin(struct weir__growing *growing, weir_
     growing->pool = pool;
     growing->max_size = atomic_load_explicit(&pool->settings.max_size, memory_order_relaxed);
     growing->most = 0;
-    growing->is_risky = false;
+    growing->is_risky = growing->is_unwatched = false;
     if (!growing->max_size)
         return WEIR__GROWTH_GO;
     growing->size = bytes;
@@ -251,7 +250,7 @@ static bool make_event(const weir_pool *pool, gpu_stream stream, gpu_event *even
     return is_made;
 }
 
-uint64_t weir__growth_undo(struct weir__growing *growing, const void *block, gpu_stream stream, uintptr_t name)
+uint64_t weir__growth_undo(struct weir__growing *growing, const void *block, gpu_stream stream)
 {
     weir_pool *pool = growing->pool;
     struct weir__growth *growth = &pool->growth;
@@ -262,10 +261,9 @@ uint64_t weir__growth_undo(struct weir__growing *growing, const void *block, gpu
     if (make_event(pool, stream, &event)) {
         is_back = weir__event_wait(gpu, event, 0);
         /* On a stream of recovery's own it can still be behind others' work, where CUDA made that stream wait for memory in use. */
-        if (is_back)
+        growing->is_unwatched = !is_back && growth->undone;
+        if (is_back || growth->undone)
             gpu->event_destroy(event);
-        else if (growth->undone)
-            weir__pending_add(&pool->device->pending, gpu, name, event, growing->size);
         else
             set_undone(growth, event, block, growing->size, growth->is_ragged ? growing->own : growing->most);
     }

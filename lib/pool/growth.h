@@ -58,6 +58,7 @@ struct weir__growing {
     uint64_t own;      /* bytes of steps that the block shares with no other one, wherever it lies */
     bool is_ragged;    /* it is for no whole number of steps */
     bool is_risky;     /* the pool may be above its cap afterwards. growth.lock is held */
+    bool is_unwatched; /* what was undone is behind work, and growth.undone is an earlier one's */
 };
 
 enum weir__growth_answer {
@@ -82,7 +83,8 @@ uint64_t weir__growth_undone(struct weir__growth *growth);
 /* After CUDA was asked, and gave the block (NULL: it gave none): gives back idle memory down to the cap, as the driver does at a cap of its
    own. false: the pool is still above it, and the block must go back. */
 bool weir__growth_is_within(struct weir__growing *growing, const void *block);
-/* It was freed on that stream. name: as of weir__pending_add(). Returns the bytes that are on their way back there; 0: all are back. */
-uint64_t weir__growth_undo(struct weir__growing *growing, const void *block, gpu_stream stream, uintptr_t name);
+/* It was freed on that stream. growing->is_unwatched: the caller is to count it on the line of that stream. Returns the bytes that are on
+   their way back there; 0: all are back. */
+uint64_t weir__growth_undo(struct weir__growing *growing, const void *block, gpu_stream stream);
 
 #endif

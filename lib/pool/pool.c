@@ -166,6 +166,8 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
         free(pool);
         return NULL;
     }
+    weir__debts_init(&pool->debts, device->fences);
+    pool->debts.group = device;
     pthread_mutex_init(&pool->lock, NULL);
     weir__growth_init(&pool->growth);
     pool->kind.is_private = is_private;
@@ -258,6 +260,7 @@ void weir__pool_free(weir_pool *pool, bool is_live)
     if (closing.code != GPU_SUCCESS && !pool->kind.is_silent)
         weir__log_about(pool->w, pool, WEIR_LOG_ERROR, "pool '%s' on device %d cannot be destroyed: %s", pool->name, pool->device->index,
                         gpu->code_name(closing.code));
+    weir__debts_end(&pool->debts);
     weir__relaxed_end(gpu, mode);
     pthread_mutex_destroy(&pool->lock);
     weir__growth_destroy(&pool->growth, pool->w->gpu);

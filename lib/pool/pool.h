@@ -15,6 +15,7 @@
 
 #include "lib/backing/cuda.h"
 #include "lib/base/table.h"
+#include "lib/fence/fence.h"
 #include "lib/gpu/gpu.h"
 #include "lib/pool/blocks.h"
 #include "lib/pool/demand.h"
@@ -84,6 +85,7 @@ struct weir_pool {
     } before;
 
     struct weir__growth growth;
+    struct weir__debts debts; /* what was freed of it and is not known to be complete. Its group is the device */
 
     pthread_mutex_t lock;
 

@@ -47,6 +47,15 @@ static uint64_t sum_of(uint64_t a, uint64_t b)
 
 /* Figures ------------------------------------------------------------------------------------------------------------------------------ */
 
+/* What only the fences know to be pending, as the pool is not told of streams. */
+static void add_debts(struct figures *figures, const weir_pool *pool)
+{
+    const struct weir__scope scope = {.fences = pool->device->fences, .debts = &pool->debts};
+    uint64_t lost = weir__scope_lost(&scope), freed = weir__scope_pending(&scope);
+    figures->unnoted += lost;
+    figures->pending += freed > lost ? freed - lost : 0;
+}
+
 static void add_pool(struct figures *figures, weir_pool *pool)
 {
     const struct weir__held held = weir__pool_held(pool);
@@ -60,6 +69,8 @@ static void add_pool(struct figures *figures, weir_pool *pool)
     figures->reserved += own.reserved;
     figures->idle += own.idle;
     figures->pending += pool->backing->ops->pending(pool->backing);
+    if (!pool->backing->ops->names_streams)
+        add_debts(figures, pool);
     if (pool->backing->ops->pinned(pool->backing, &pinned))
         figures->pinned += pinned;
 }
@@ -101,9 +112,6 @@ static void take(struct figures *figures, const struct weir__report *report)
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
         if (counts(figures, pool))
             add_pool(figures, pool);
-    struct weir__pending_figures pending = weir__pending_figures(&device->pending);
-    figures->pending += figures->at_cap ? 0 : pending.noted;
-    figures->unnoted = pending.unnoted;
 }
 
 /* Words -------------------------------------------------------------------------------------------------------------------------------- */

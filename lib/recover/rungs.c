@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* rungs.c - what each rung of the ladder does, and trying the request again behind it. */
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "lib/alloc/flush.h"
 #include "lib/alloc/held.h"
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/others.h"
-#include "lib/alloc/waits.h"
 #include "lib/base/event.h"
 #include "lib/gpu/clock.h"
 #include "lib/recover/callbacks.h"
@@ -103,37 +101,59 @@ static uint64_t free_orphans(struct weir__climb *climb)
 
 /* The rungs ---------------------------------------------------------------------------------------------------------------------------- */
 
-/* All that can be waited for: these, and the large frees on other streams. */
-static size_t collect(struct weir__climb *climb, struct weir__wait waits[static WEIR__WAITS_MAX])
+/* What a climb waits for: events behind the opened streams and the requester's own, and those behind frees on other streams. */
+struct waits {
+    struct weir__wait wait;
+    struct weir__line *own; /* of the requester's stream, or NULL */
+};
+
+/* The program may have freed by itself on the requester's stream. */
+static struct weir__line *own_line(const struct weir__climb *climb)
 {
-    size_t count = weir__waits_collect(climb->device, &climb->request->stream, climb->deadline, waits);
-    uint64_t seen = 0, bytes;
-    struct weir__pending_entry *entry;
-    weir__pending_note_legacy(&climb->device->pending, climb->gpu);
-    while ((entry = weir__pending_claim(&climb->device->pending, &seen, &bytes)))
-        waits[count++] = (struct weir__wait){ .event = entry->event, .entry = entry, .bytes = bytes };
-    if (!climb->request->at_cap)
-        count += weir__others_collect(climb->device, climb->deadline, waits + count);
-    return count;
+    const struct weir__request *request = climb->request;
+    struct weir__line *line = request->opened ? NULL : weir__stream_line(climb->device, request->stream);
+    if (!line || weir__debt_of(&request->pool->debts, line))
+        return line;
+    weir__line_put(line);
+    return NULL;
 }
 
-/* Bytes of other weirs that came free on streams which are not open. *left: whether there are more to wait for. */
+/* At a cap only this weir's own frees count. waits_end() follows. */
+static void waits_begin(struct weir__climb *climb, struct waits *waits)
+{
+    struct weir__device *device = climb->device;
+    struct weir__scope scope = {.fences = device->fences, .group = climb->request->at_cap ? device : NULL, .deadline = climb->deadline};
+    waits->own = own_line(climb);
+    if (waits->own && !weir__climb_is_late(climb))
+        weir__line_cover_anyway(waits->own, true);
+    weir__fences_cover_legacy(device->fences);
+    weir__wait_begin(&waits->wait, &scope, true);
+}
+
+static void waits_end(const struct waits *waits)
+{
+    if (waits->own)
+        weir__line_put(waits->own);
+}
+
+/* Bytes of other weirs that came free in their arenas. *left: whether there are more to wait for. */
 static uint64_t look_at_others(struct weir__climb *climb, bool *left)
 {
-    struct weir__seen seen = { .any = false };
-    *left = !climb->request->at_cap && weir__others_look(climb->device, &seen);
-    return seen.bytes;
+    uint64_t bytes = 0;
+    *left = !climb->request->at_cap && weir__others_look(climb->device, &bytes);
+    return bytes;
 }
 
 /* Bytes that were freed, and that CUDA has not known to be complete until now. */
 static uint64_t see_frees(struct weir__climb *climb)
 {
-    struct weir__wait waits[WEIR__WAITS_MAX];
-    struct weir__seen seen = { .any = false };
-    size_t left = weir__waits_look(climb->device, waits, collect(climb, waits), climb->deadline, &seen);
-    weir__waits_end(climb->device, waits, left);
+    struct waits waits;
+    uint64_t bytes;
     bool are_others;
-    return seen.bytes + look_at_others(climb, &are_others);
+    waits_begin(climb, &waits);
+    weir__wait_look(&waits.wait, &bytes);
+    waits_end(&waits);
+    return bytes + look_at_others(climb, &are_others);
 }
 
 bool weir__climb_gather_alone(struct weir__climb *climb, void **ptr)
@@ -157,12 +177,6 @@ bool weir__climb_insist(struct weir__climb *climb, void **ptr)
     bool is_served = climb->request->insist && weir__climb_gather_alone(climb, ptr);
     climb->request->insist = false;
     return is_served;
-}
-
-static int compare_waits(const void *a, const void *b)
-{
-    uint64_t first = ((const struct weir__wait *)a)->bytes, second = ((const struct weir__wait *)b)->bytes;
-    return first > second ? -1 : first < second;
 }
 
 static bool rung_flush(struct weir__climb *climb, void **ptr)
@@ -195,40 +209,38 @@ static bool are_pools_waited_for(const struct weir__climb *climb)
 
 static bool rung_wait(struct weir__climb *climb, void **ptr)
 {
-    struct weir__wait waits[WEIR__WAITS_MAX];
+    struct waits waits;
     uint64_t idle = idle_of(climb), began = climb->gpu->now(), next = began + MOMENT;
-    size_t left = collect(climb, waits);
     uint64_t untried = 0, pause = 0; /* bytes that came free since the last attempt */
     bool any = false, rescued = false, in_arenas = climb->device->w->has_arenas, are_due, are_others = true;
-    qsort(waits, left, sizeof *waits, compare_waits);
+    waits_begin(climb, &waits);
     do {
-        struct weir__seen seen = { .any = false };
+        uint64_t seen;
         are_due = weir__orphans_are_due(climb->device); /* asked first: a capture that ends right now was in their way once more */
         uint64_t orphans = weir__orphans_free(climb->device, climb->gpu->now());
-        left = weir__waits_look(climb->device, waits, left, climb->deadline, &seen);
+        any = weir__wait_look(&waits.wait, &seen) || any || orphans;
         climb->rungs[WEIR_RUNG_WAIT].gave += orphans;
         /* What was done at the first look was not waited for. */
         if (pause)
-            count_waited(climb, seen.bytes, idle);
-        if (are_others)
-            seen.bytes += look_at_others(climb, &are_others);
-        untried += seen.bytes + orphans;
+            count_waited(climb, seen, idle);
+        uint64_t others = are_others ? look_at_others(climb, &are_others) : 0;
+        untried += seen + others + orphans;
         bool were_in_arenas = in_arenas;
         in_arenas = are_pools_waited_for(climb);
-        any = any || seen.any || orphans || (were_in_arenas && !in_arenas);
+        any = any || others || (were_in_arenas && !in_arenas);
         /* A failed attempt at a large size is dear, so there is none before enough came free, or before waits that promise nothing. Of what
            came free elsewhere, and of what was freed after these waits began, nothing is known here, so all is looked at anew, each time
            after as long again. */
         bool is_time = climb->gpu->now() >= next;
-        if (untried >= climb->request->asked || (untried && !(left && waits[0].bytes)) || is_time) {
+        if (untried >= climb->request->asked || (untried && !weir__scope_marked(&waits.wait.scope)) || is_time) {
             rescued = is_time ? weir__climb_gather_alone(climb, ptr) : weir__climb_retry(climb, ptr);
             next = is_time ? next + (next - began) : next;
             untried = 0;
             any = false;
         }
-    } while (!rescued && !weir__climb_is_over(climb) && (left || in_arenas || are_others || are_due || weir__orphans_are_due(climb->device)) &&
-             weir__climb_pause(climb, &pause));
-    weir__waits_end(climb->device, waits, left);
+    } while (!rescued && !weir__climb_is_over(climb) &&
+             (waits.wait.left || in_arenas || are_others || are_due || weir__orphans_are_due(climb->device)) && weir__climb_pause(climb, &pause));
+    waits_end(&waits);
     return rescued || (any && weir__climb_retry(climb, ptr));
 }
 
@@ -420,16 +432,16 @@ bool (*const weir__rungs[WEIR_RUNG_COUNT])(struct weir__climb *climb, void **ptr
 
 /* Waiting again ------------------------------------------------------------------------------------------------------------------------ */
 
-/* Whether large frees are pending. */
+/* Whether large frees are pending, or have just become complete. An event that never tells is dropped by the look. */
 static bool are_frees_pending(struct weir__climb *climb)
 {
-    struct weir__wait waits[WEIR__WAITS_MAX];
-    uint64_t bytes = 0;
-    size_t count = collect(climb, waits);
-    for (size_t i = 0; i < count; i++)
-        bytes += waits[i].bytes;
-    weir__waits_end(climb->device, waits, count);
-    return bytes > 0;
+    struct waits waits;
+    uint64_t seen;
+    waits_begin(climb, &waits);
+    weir__wait_look(&waits.wait, &seen);
+    bool are_pending = seen || (waits.wait.left && weir__scope_marked(&waits.wait.scope));
+    waits_end(&waits);
+    return are_pending;
 }
 
 bool weir__climb_wait_again(struct weir__climb *climb, void **ptr)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "lib/alloc/waits.h"
+#include "lib/alloc/flush.h"
 #include "lib/base/number.h"
 #include "lib/gpu/clock.h"
 #include "lib/pool/figures.h"

@@ -6,7 +6,6 @@
 
 #include "lib/alloc/flush.h"
 #include "lib/alloc/held.h"
-#include "lib/alloc/waits.h"
 #include "lib/gpu/clock.h"
 
 #define POLL_FIRST UINT64_C(20000)   /* nanoseconds between two looks at pending frees, doubling, */
@@ -31,8 +30,7 @@ struct weir__give {
     bool has_more; /* the last step gave something, so the next one may */
     uint64_t pause;
     uint64_t gave;
-    size_t wait_count;
-    struct weir__wait waits[WEIR__WAITS_STREAMS + 1];
+    struct weir__wait wait; /* for what is pending on the device */
 };
 
 static bool is_enough(const struct weir__give *give)
@@ -161,20 +159,15 @@ static void flush(const struct weir__give *give, struct weir__device *device)
 }
 
 /* Looks at what is pending. Returns how many waits are left; *any: whether one has ended. */
-static size_t look_at_waits(struct weir__give *give, struct weir__device *device, bool *any)
+static unsigned look_at_waits(struct weir__give *give, bool *any)
 {
-    struct weir__seen seen = { .any = false };
-    give->wait_count = weir__waits_look(device, give->waits, give->wait_count, UINT64_MAX, &seen);
-    size_t left = give->wait_count + weir__waits_look_at_pending(device, 0, &seen);
-    *any = *any || seen.any;
-    return left;
+    uint64_t bytes;
+    *any = weir__wait_look(&give->wait, &bytes) || *any;
+    return give->wait.left;
 }
 
 static void leave_device(struct weir__give *give)
 {
-    struct weir__device *device = &give->w->devices[give->device];
-    weir__waits_end(device, give->waits, give->wait_count);
-    give->wait_count = 0;
     give->has_more = false;
     give->stage = STAGE_IDLE;
     give->pause = POLL_FIRST;
@@ -184,11 +177,11 @@ static void leave_device(struct weir__give *give)
 /* Whether the device is done with. */
 static bool work_on(struct weir__give *give, struct weir__device *device)
 {
-    size_t left = 0;
+    unsigned left = 0;
     bool seen = true;
     if (give->stage == STAGE_PENDING) {
         seen = give->has_more;
-        left = look_at_waits(give, device, &seen);
+        left = look_at_waits(give, &seen);
     }
     give->has_more = seen && trim_device(give, device);
     if (is_enough(give) || is_late(give))
@@ -198,7 +191,8 @@ static bool work_on(struct weir__give *give, struct weir__device *device)
     if (give->stage == STAGE_PENDING)
         return left == 0;
     flush(give, device);
-    give->wait_count = weir__waits_collect(device, NULL, UINT64_MAX, give->waits);
+    const struct weir__scope scope = {.fences = device->fences, .group = device};
+    weir__wait_begin(&give->wait, &scope, true);
     give->stage = STAGE_PENDING;
     give->has_more = true;
     return false;
@@ -267,12 +261,8 @@ uint64_t weir__give_bytes(const struct weir__give *give)
 
 void weir__give_end(struct weir__give *give)
 {
-    enum gpu_capture_mode mode = weir__relaxed_begin(give->w->gpu);
     if (give->request.is_neighbour)
         weir__record_figures(&give->w->recorder, WEIR__KIND_ASKED, 0, NULL, give->request.wanted, give->gave);
-    if (give->wait_count)
-        leave_device(give);
-    weir__relaxed_end(give->w->gpu, mode);
     free(give->pool);
     free(give);
 }

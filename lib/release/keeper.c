@@ -2,7 +2,6 @@
 #include "lib/release/keeper.h"
 
 #include "lib/alloc/flush.h"
-#include "lib/alloc/waits.h"
 #include "lib/gpu/clock.h"
 #include "lib/pool/left.h"
 #include "lib/release/adapt.h"

@@ -10,7 +10,6 @@
 
 #include "lib/alloc/flush.h"
 #include "lib/alloc/orphans.h"
-#include "lib/alloc/waits.h"
 #include "lib/base/event.h"
 #include "lib/base/format.h"
 #include "plugin/torch/late.h"

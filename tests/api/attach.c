@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/alloc/flush.h"
 #include "lib/alloc/lend.h"
 #include "lib/attached.h"
 #include "lib/pool/settings.h"
@@ -494,6 +495,7 @@ START_TEST(pool_is_made_anew_once_frees_are_complete_whatever_the_figures_say)
     ck_assert_uint_gt(fixture_attribute(weir_pool_handle(pool), GPU_POOL_RESERVED), 0);
     ck_assert(renew(pool));
     ck_assert_uint_eq(fixture_attribute(weir_pool_handle(pool), GPU_POOL_RESERVED), 0);
+    ck_assert(weir__wait_for_frees(&w->devices[0], 0, false)); /* the stream's line has one, too */
     sim_census(&census);
     ck_assert_uint_eq(census.events, 0);
     weir_close(w);

@@ -2,7 +2,7 @@
 /* Streams that are gone: they were destroyed while they were open, or their context was. The simulator aborts where one is touched. */
 #include <string.h>
 
-#include "lib/alloc/waits.h"
+#include "lib/alloc/flush.h"
 #include "lib/open.h"
 #include "lib/release/give.h"
 #include "tests/api/fixture.h"
@@ -158,6 +158,7 @@ START_TEST(stream_of_a_destroyed_context_is_touched_by_nobody)
     bool is_own = _i & 1, is_replaced = _i & 2;
     fixture_machine("memory=1GiB");
     weir *w = fixture_open(backings[_i >> 2 & 1]);
+    const struct weir__scope scope = {.fences = w->devices[0].fences};
     weir_stream *gone = stream_in_context(w, is_own, &context, &ptr);
     gpu_stream handle = weir_stream_handle(gone), other = NULL;
     sim_context_destroy(context);
@@ -171,7 +172,7 @@ START_TEST(stream_of_a_destroyed_context_is_touched_by_nobody)
     ck_assert_int_eq(weir_stream_free(gone, ptr), WEIR_INVALID);
     ck_assert_int_eq(weir_stream_close(gone), WEIR_OK);
     ck_assert_int_eq(weir_free(w, ptr, NULL), WEIR_OK);
-    ck_assert_uint_eq(weir__pending_figures(&w->devices[0].pending).noted, 0);
+    ck_assert_uint_eq(weir__scope_marked(&scope), 0);
     trim(w);
     ck_assert_int_eq(weir_free(w, beside, NULL), WEIR_OK);
     weir_close(w);
@@ -222,9 +223,11 @@ END_TEST
 START_TEST(frees_in_a_destroyed_context_are_complete)
 {
     void *large, *small;
-    struct weir__seen seen = {.any = false};
     fixture_machine("memory=1GiB");
     weir *w = fixture_open("weir: 1\ndefaults: { pool: a }\npools: { a: { on_oom: { deadline: 1s } }, b: { ipc: posix_fd } }\n");
+    const struct weir__scope scope = {.fences = w->devices[0].fences};
+    struct weir__wait wait;
+    uint64_t bytes;
     void *context = new_context(0);
     gpu_stream stream = new_stream(0);
     ck_assert_int_eq(weir_malloc(w, &large, MIB(700), 0, stream), WEIR_OK);
@@ -232,11 +235,12 @@ START_TEST(frees_in_a_destroyed_context_are_complete)
     ck_assert_int_eq(fixture_gpu()->delay(stream, 5000000), GPU_SUCCESS);
     ck_assert_int_eq(weir_free(w, large, stream), WEIR_OK);
     ck_assert_int_eq(weir_free(w, small, stream), WEIR_OK);
-    ck_assert_uint_eq(weir__pending_figures(&w->devices[0].pending).noted, MIB(700));
+    ck_assert_uint_eq(weir__scope_marked(&scope), MIB(700));
+    weir__wait_begin(&wait, &scope, false);
     sim_context_destroy(context);
-    ck_assert_uint_eq(weir__waits_look_at_pending(&w->devices[0], 0, &seen), 0);
-    ck_assert_uint_eq(seen.bytes, MIB(700));
-    ck_assert_uint_eq(weir__pending_figures(&w->devices[0].pending).noted, 0);
+    ck_assert(weir__wait_look(&wait, &bytes));
+    ck_assert_uint_eq(bytes, MIB(700));
+    ck_assert_uint_eq(weir__scope_marked(&scope), 0);
     weir_close(w);
     fixture_expect_empty();
 }

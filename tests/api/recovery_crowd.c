@@ -4,7 +4,6 @@
 #include <sched.h>
 #include <string.h>
 
-#include "lib/alloc/waits.h"
 #include "lib/pool/weir_internal.h"
 #include "tests/api/hook.h"
 #include "tests/api/recovery.h"
@@ -222,10 +221,10 @@ static void steal(void)
     thief.is_inside = false;
 }
 
-static int stealing_destroy(gpu_event event)
+static uint64_t stealing_now(void)
 {
     steal();
-    return hook_base()->event_destroy(event);
+    return hook_base()->now();
 }
 
 START_TEST(what_other_threads_cache_again_and_again_is_still_nobodys)
@@ -235,7 +234,7 @@ START_TEST(what_other_threads_cache_again_and_again_is_still_nobodys)
     weir_stream *s = scene_create(NULL);
     thief.s = scene_create(NULL);
     thief.gpu = *hook_base();
-    thief.gpu.event_destroy = stealing_destroy;
+    thief.gpu.now = stealing_now;
     void *held = scene_malloc(s, 512 * MIB);
     scene_free(thief.s, scene_malloc(thief.s, 128 * MIB));
     hook_set(&thief.gpu);
@@ -398,24 +397,28 @@ END_TEST
 /* As recoveries and the keeper do: what both saw complete counted twice, and hid what came behind it. */
 START_TEST(free_behind_one_that_two_waited_for_is_still_to_be_waited_for)
 {
-    struct weir__wait waits[2][WEIR__WAITS_STREAMS + 1];
-    struct weir__seen seen = { .any = false };
-    size_t counts[2];
+    struct weir__wait waits[2], last;
+    uint64_t bytes;
     scene_open("weir: 1\npools: { main: { small_below: 0, cache: off, " ALONE " } }\n");
     struct weir__device *device = &scene.w->devices[0];
+    const struct weir__scope scope = {.fences = device->fences, .group = device};
     weir_stream *s = scene_create(NULL);
     void *first = scene_malloc(s, GIB), *second = scene_malloc(s, 2 * GIB);
     scene_free(s, first);
     for (size_t i = 0; i < 2; i++)
-        counts[i] = weir__waits_collect(device, NULL, UINT64_MAX, waits[i]);
+        weir__wait_begin(&waits[i], &scope, true);
     scene_sync(weir_stream_handle(s));
     scene_delay(weir_stream_handle(s), 100);
     scene_free(s, second);
-    for (size_t i = 0; i < 2; i++)
-        ck_assert_uint_eq(weir__waits_look(device, waits[i], counts[i], UINT64_MAX, &seen), 0);
-    ck_assert_uint_eq(weir__waits_collect(device, NULL, UINT64_MAX, waits[0]), 1);
-    ck_assert_uint_eq(waits[0][0].bytes, 2 * GIB);
-    weir__waits_end(device, waits[0], 1);
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert(weir__wait_look(&waits[i], &bytes));
+        ck_assert_uint_eq(bytes, GIB);
+        ck_assert_uint_eq(waits[i].left, 0);
+    }
+    weir__wait_begin(&last, &scope, true);
+    ck_assert(!weir__wait_look(&last, &bytes));
+    ck_assert_uint_eq(last.left, 1);
+    ck_assert_uint_eq(weir__scope_marked(&scope), 2 * GIB);
 }
 END_TEST
 
@@ -514,45 +517,38 @@ START_TEST(free_on_a_stream_that_is_being_closed_is_waited_for)
 }
 END_TEST
 
-/* As another thread does that frees more on the same stream at that moment. */
-START_TEST(noted_free_is_waited_for_while_a_later_one_is_being_noted)
+START_TEST(free_is_waited_for_though_a_later_one_on_its_stream_got_no_event)
 {
     scene_open("weir: 1\npools:\n  main: { " ALONE ", small_below: 0, on_oom: { deadline: 1s } }\n");
     gpu_stream s = scene_stream(0), a = scene_stream(0);
-    struct weir__pending *pending = &scene.w->devices[0].pending;
-    uint64_t seen = 0, bytes;
-    void *freed = scene_malloc_on(a, 6 * GIB);
+    void *freed = scene_malloc_on(a, 6 * GIB), *later = scene_malloc_on(a, 64 * MIB);
     scene_delay(a, 100);
     scene_free_on(a, freed);
-    struct weir__pending_entry *entry = weir__pending_claim(pending, &seen, &bytes);
-    ck_assert_ptr_nonnull(entry);
-    weir__pending_unclaim(pending, entry, false);
-    entry->is_recording = true;
+    sim_fail("event_create", 1, GPU_UNKNOWN);
+    scene_free_on(a, later);
     void *ptr = scene_malloc_on(s, 4 * GIB);
-    entry->is_recording = false;
     scene_rescues(WEIR_RUNG_WAIT, 1, 1);
     scene_free_on(s, ptr);
 }
 END_TEST
 
-/* Another thread begins to wait for the stream's last free after the next one was made and before it is noted. */
-START_TEST(free_is_noted_though_somebody_has_just_begun_to_wait_for_the_one_before)
+/* Another thread begins to wait for the stream's last free before the next one is made. */
+START_TEST(free_gets_an_event_though_somebody_waits_for_the_one_before)
 {
+    struct weir__wait wait;
+    uint64_t bytes;
     scene_open("weir: 1\npools:\n  main: { " ALONE ", small_below: 0 }\n");
+    const struct weir__scope scope = {.fences = scene.w->devices[0].fences};
     gpu_stream raw = scene_stream(0);
-    struct weir__pending *pending = &scene.w->devices[0].pending;
-    uint64_t seen = 0, bytes;
-    ck_assert(weir__pending_is_due(pending, 0, raw, GIB));
-    weir__pending_note(pending, scene.gpu, 0, raw);
-    ck_assert(weir__pending_is_due(pending, 0, raw, 2 * GIB));
-    struct weir__pending_entry *entry = weir__pending_claim(pending, &seen, &bytes);
-    ck_assert_ptr_nonnull(entry);
-    weir__pending_note(pending, scene.gpu, 0, raw);
-    weir__pending_unclaim(pending, entry, true);
-    seen = 0;
-    ck_assert_ptr_nonnull(entry = weir__pending_claim(pending, &seen, &bytes));
-    ck_assert_uint_eq(bytes, 2 * GIB);
-    weir__pending_unclaim(pending, entry, true);
+    void *first = scene_malloc_on(raw, GIB), *second = scene_malloc_on(raw, 2 * GIB);
+    scene_free_on(raw, first);
+    weir__wait_begin(&wait, &scope, false);
+    scene_delay(raw, 100);
+    scene_free_on(raw, second);
+    ck_assert_uint_eq(weir__scope_marked(&scope), 3 * GIB);
+    ck_assert(weir__wait_look(&wait, &bytes));
+    ck_assert_uint_eq(bytes, GIB);
+    ck_assert_uint_eq(weir__scope_marked(&scope), 2 * GIB);
 }
 END_TEST
 
@@ -567,8 +563,8 @@ void add_crowd_cases(Suite *suite)
     tcase_add_loop_test(crowd, what_fits_only_in_its_exact_size_is_served_so, 0, 3);
     suite_add(crowd, block_that_makes_room_in_a_cache_is_waited_for, what_is_freed_while_recovery_waits_for_something_else_is_waited_for,
               what_is_freed_while_recovery_waits_for_a_stuck_stream_is_found, free_on_a_stream_that_is_being_closed_is_waited_for,
-              noted_free_is_waited_for_while_a_later_one_is_being_noted,
-              free_is_noted_though_somebody_has_just_begun_to_wait_for_the_one_before,
+              free_is_waited_for_though_a_later_one_on_its_stream_got_no_event,
+              free_gets_an_event_though_somebody_waits_for_the_one_before,
               free_behind_one_that_two_waited_for_is_still_to_be_waited_for,
               free_on_a_default_stream_is_waited_for_though_that_of_another_device_frees_too,
               free_on_a_stream_that_was_destroyed_is_waited_for_though_another_has_its_handle);

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/pool/pending.h"
 #include "lib/pool/weir_internal.h"
+#include "tests/api/hook.h"
 #include "tests/api/recovery.h"
 #include "tests/api/scene.h"
 
@@ -81,38 +81,43 @@ END_TEST
 /* As somebody does who is asked for memory by a neighbour at that moment. */
 START_TEST(pending_free_that_another_thread_looks_at_is_waited_for_too)
 {
+    struct weir__wait wait;
+    uint64_t bytes;
     scene_open(plain);
+    const struct weir__scope scope = {.fences = scene.w->devices[0].fences};
     gpu_stream s = scene_stream(0), a = scene_stream(0);
-    struct weir__pending *pending = &scene.w->devices[0].pending;
-    uint64_t seen = 0, bytes;
     void *freed = scene_malloc_on(a, 6 * GIB);
     scene_delay(a, 100);
     scene_free_on(a, freed);
-    struct weir__pending_entry *entry = weir__pending_claim(pending, &seen, &bytes);
-    ck_assert_ptr_nonnull(entry);
+    weir__wait_begin(&wait, &scope, false);
+    ck_assert(!weir__wait_look(&wait, &bytes));
+    ck_assert_uint_eq(wait.left, 1);
     void *ptr = scene_malloc_on(s, 4 * GIB);
     scene_rescues(WEIR_RUNG_WAIT, 1, 1);
-    weir__pending_unclaim(pending, entry, false);
+    ck_assert(weir__wait_look(&wait, &bytes));
+    ck_assert_uint_eq(bytes, 6 * GIB);
     scene_free_on(s, ptr);
 }
 END_TEST
 
-/* The entry of the first free keeps its event, for who waits for it. */
+/* The first free keeps its event, for whoever waits for it. */
 START_TEST(free_behind_one_that_another_thread_waits_for_is_waited_for_too)
 {
+    struct weir__wait wait;
+    uint64_t bytes;
     scene_open(plain);
-    struct weir__pending *pending = &scene.w->devices[0].pending;
-    uint64_t claimed = 0, bytes;
+    const struct weir__scope scope = {.fences = scene.w->devices[0].fences};
     gpu_stream s = scene_stream(0), a = scene_stream(0);
     void *first = scene_malloc_on(a, 2 * GIB), *second = scene_malloc_on(a, 5 * GIB);
     scene_delay(a, 10);
     scene_free_on(a, first);
-    struct weir__pending_entry *entry = weir__pending_claim(pending, &claimed, &bytes);
-    ck_assert_ptr_nonnull(entry);
+    weir__wait_begin(&wait, &scope, false);
     scene_delay(a, 100);
     scene_free_on(a, second);
+    ck_assert_uint_eq(weir__scope_marked(&scope), 7 * GIB);
     void *ptr = scene_malloc_on(s, 6 * GIB);
-    weir__pending_unclaim(pending, entry, true);
+    ck_assert(weir__wait_look(&wait, &bytes));
+    ck_assert_uint_eq(wait.left, 0);
     scene_free_on(s, ptr);
 }
 END_TEST
@@ -787,28 +792,30 @@ END_TEST
 /* Another thread begins to capture the stream just before the event is recorded. */
 static int record_in_a_capture(gpu_event event, gpu_stream stream)
 {
-    ck_assert_int_eq(scene.gpu->capture_begin(stream, GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
-    return scene.gpu->event_record(event, stream);
+    ck_assert_int_eq(hook_base()->capture_begin(stream, GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
+    return hook_base()->event_record(event, stream);
 }
 
 START_TEST(event_that_a_capture_has_caught_is_dropped_and_the_one_before_kept)
 {
-    scene_open(plain);
-    gpu_stream raw = scene_stream(0);
-    struct weir__pending *pending = &scene.w->devices[0].pending;
-    struct weir__pending_entry *entry;
-    uint64_t seen = 0, bytes;
+    struct gpu hooked = *hook_base();
+    struct weir__wait wait;
+    uint64_t bytes;
     size_t nodes;
-    struct gpu table = *scene.gpu;
-    table.event_record = record_in_a_capture;
-    ck_assert(weir__pending_is_due(pending, 0, raw, GIB));
-    weir__pending_note(pending, scene.gpu, 0, raw);
-    ck_assert(weir__pending_is_due(pending, 0, raw, GIB));
-    weir__pending_note(pending, &table, 0, raw);
-    ck_assert_ptr_nonnull(entry = weir__pending_claim(pending, &seen, &bytes));
-    ck_assert_uint_eq(entry->bytes, GIB);
-    ck_assert_int_eq(scene.gpu->event_query(entry->event), GPU_SUCCESS);
-    weir__pending_unclaim(pending, entry, true);
+    scene_open(plain);
+    const struct weir__scope scope = {.fences = scene.w->devices[0].fences};
+    gpu_stream raw = scene_stream(0);
+    void *first = scene_malloc_on(raw, GIB), *second = scene_malloc_on(raw, GIB);
+    scene_free_on(raw, first);
+    weir__wait_begin(&wait, &scope, false);
+    hooked.event_record = record_in_a_capture;
+    hook_set(&hooked);
+    scene_free_on(raw, second);
+    hook_set(NULL);
+    ck_assert_uint_eq(weir__scope_pending(&scope), 2 * GIB);
+    ck_assert_uint_eq(weir__scope_marked(&scope), GIB);
+    ck_assert(weir__wait_look(&wait, &bytes));
+    ck_assert_uint_eq(bytes, GIB);
     ck_assert_int_eq(scene.gpu->capture_end(raw, &nodes), GPU_SUCCESS);
 }
 END_TEST
@@ -895,18 +902,24 @@ START_TEST(pending_frees_on_two_dozen_unopened_streams_are_all_waited_for)
 }
 END_TEST
 
-START_TEST(frees_on_two_streams_do_not_oust_each_other_from_the_table)
+START_TEST(frees_on_an_unopened_stream_get_an_event_once_they_come_to_a_growth_step)
 {
-    static char handles[4096];
-    for (size_t i = 1; i < sizeof handles; i++) {
-        struct weir__pending pending;
-        gpu_stream a = (gpu_stream)(void *)&handles[0], b = (gpu_stream)(void *)&handles[i];
-        weir__pending_init(&pending, 0, false);
-        ck_assert(!weir__pending_is_due(&pending, 0, a, WEIR__PENDING_DUE / 2));
-        ck_assert(!weir__pending_is_due(&pending, 0, b, WEIR__PENDING_DUE / 2));
-        ck_assert_msg(weir__pending_is_due(&pending, 0, a, WEIR__PENDING_DUE / 2), "ousted by the handle %zu away", i);
-        weir__pending_destroy(&pending, scene.gpu);
+    gpu_stream streams[2];
+    void *blocks[2][2];
+    scene_open(plain);
+    for (size_t i = 0; i < 2; i++) {
+        streams[i] = scene_stream(0);
+        for (size_t j = 0; j < 2; j++)
+            blocks[i][j] = scene_malloc_on(streams[i], 16 * MIB);
     }
+    uint64_t before = sim_calls("event_record");
+    scene_free_on(streams[0], blocks[0][0]);
+    scene_free_on(streams[1], blocks[1][0]);
+    ck_assert_uint_eq(sim_calls("event_record"), before);
+    scene_free_on(streams[0], blocks[0][1]);
+    ck_assert_uint_eq(sim_calls("event_record"), before + 1);
+    scene_free_on(streams[1], blocks[1][1]);
+    ck_assert_uint_eq(sim_calls("event_record"), before + 2);
 }
 END_TEST
 
@@ -968,6 +981,6 @@ void add_simulator_cases(Suite *suite)
               free_on_an_unopened_stream_of_another_device_is_rescued_by_wait, handle_recycled_on_another_device_is_noted_anew);
     tcase_add_loop_test(join, largest_pending_free_is_found_among_three_hundred_streams, 0, 2);
     suite_add(join, without_stream_ids_an_opened_stream_still_recovers, pending_frees_on_two_dozen_unopened_streams_are_all_waited_for,
-              frees_on_two_streams_do_not_oust_each_other_from_the_table,
+              frees_on_an_unopened_stream_get_an_event_once_they_come_to_a_growth_step,
               more_streams_with_pending_frees_than_the_table_holds_are_harmless);
 }

@@ -87,10 +87,11 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
     check "record_includes_only_what_is_below_it" includes_only "$base|lib/record/" lib/record/*.[ch]
     check "arena_includes_only_arena_and_its_tree" includes_only 'lib/backing/arena/|lib/base/treap\.h"|config\.h"' lib/backing/arena/*.[ch]
     check "backing_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/backing/" lib/backing/*.[ch]
-    check "pool_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/backing/|lib/pool/" lib/pool/*.[ch]
-    check "alloc_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/backing/|lib/pool/|lib/alloc/" lib/alloc/*.[ch]
-    check "recover_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/backing/|lib/pool/|lib/alloc/|lib/recover/" lib/recover/*.[ch]
-    check "release_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/backing/|lib/pool/|lib/alloc/|lib/release/" lib/release/*.[ch]
+    below="$base|lib/fence/|lib/record/|lib/backing/|lib/pool/"
+    check "pool_includes_only_what_is_below_it" includes_only "$below" lib/pool/*.[ch]
+    check "alloc_includes_only_what_is_below_it" includes_only "$below|lib/alloc/" lib/alloc/*.[ch]
+    check "recover_includes_only_what_is_below_it" includes_only "$below|lib/alloc/|lib/recover/" lib/recover/*.[ch]
+    check "release_includes_only_what_is_below_it" includes_only "$below|lib/alloc/|lib/release/" lib/release/*.[ch]
     check "trace_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/pool/|lib/trace/" lib/trace/*.[ch]
     check "lib_includes_only_what_is_below_it" includes_only 'include/weir\.h|lib/|policy/|config\.h"' $lib_files
     check "share_base_includes_only_base" includes_only "$share_base" share/base/*.[ch]

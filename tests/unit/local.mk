@@ -87,7 +87,7 @@ tests_unit_fence_SOURCES = \
 	%reldir%/fence_threads.c \
 	%reldir%/fence_waits.c
 tests_unit_fence_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_unit_fence_LDADD = lib/fence/libfence.la tests/support/libsuite.la tests/support/libfail.la share/libshare.la
+tests_unit_fence_LDADD = tests/support/libsuite.la tests/support/libfail.la share/libshare.la
 
 check_PROGRAMS += tests/unit/demand
 TESTS += tests/unit/demand
