@@ -156,6 +156,14 @@ static uint64_t see_frees(struct weir__climb *climb)
     return bytes + look_at_others(climb, &are_others);
 }
 
+/* What other weirs' pools of CUDA's have idle, which an arena can have only once it went back to the device. Returns the bytes. */
+static uint64_t trim_others(const struct weir__climb *climb)
+{
+    const weir_pool *pool = climb->request->pool;
+    bool helps = !climb->request->at_cap && !pool->native.is_host && !pool->backing->ops->lends_idle;
+    return helps && weir__climb_has_step(climb, WEIR_RUNG_TRIM) ? weir__others_trim(climb->device, climb->deadline) : 0;
+}
+
 bool weir__climb_gather_alone(struct weir__climb *climb, void **ptr)
 {
     bool may_flush = weir__climb_has_step(climb, WEIR_RUNG_FLUSH), may_wait = weir__climb_has_step(climb, WEIR_RUNG_WAIT), is_served;
@@ -165,6 +173,8 @@ bool weir__climb_gather_alone(struct weir__climb *climb, void **ptr)
         return false;
     do {
         found = (may_flush ? flush(climb) : 0) + (may_wait ? see_frees(climb) : 0);
+        /* A wait can last until the deadline, where the trim rung has no turn any more. */
+        climb->rungs[WEIR_RUNG_TRIM].gave += trim_others(climb);
         is_served = try_alone(climb, ptr);
     } while (found && !is_served && !weir__climb_is_over(climb) && !weir__climb_is_late(climb));
     alone_end(climb);
@@ -282,10 +292,8 @@ static uint64_t trim_graphs(const struct weir__climb *climb, bool *is_room)
 /* The pools' own memory stays where all of it is too little. */
 static bool rung_trim(struct weir__climb *climb, void **ptr)
 {
-    uint64_t others = 0;
+    uint64_t others = trim_others(climb);
     bool is_room = false, is_for_device = !climb->request->at_cap && !climb->request->pool->native.is_host;
-    if (is_for_device && !climb->request->pool->backing->ops->lends_idle)
-        others = weir__others_trim(climb->device, climb->deadline);
     if (is_for_device)
         others += trim_graphs(climb, &is_room);
     climb->rungs[WEIR_RUNG_TRIM].gave += others;
