@@ -22,6 +22,16 @@ int weir__return_block(const struct weir__block *block, int device, gpu_stream s
     return pool->backing->ops->give(pool->backing, block->ptr, block->extent, &user);
 }
 
+/* The stream may be of another device than the pool. */
+static bool count_by_handle(weir_pool *pool, uint64_t bytes, gpu_stream stream, struct weir__line **due)
+{
+    weir *w = pool->device->w;
+    bool is_counted = weir__line_count_by_handle(pool->device->fences, stream, &pool->debts, bytes, due);
+    for (size_t d = 0; d < w->device_count && !is_counted && !weir__handle_is_fixed(stream); d++)
+        is_counted = weir__line_count_by_handle(w->devices[d].fences, stream, &pool->debts, bytes, due);
+    return is_counted;
+}
+
 /* An event is dear enough to ask first whether the handle, by which the line was found, is still the same stream. */
 static void cover_by_handle(weir_pool *pool, uint64_t bytes, gpu_stream stream, struct weir__line *line)
 {
@@ -42,14 +52,16 @@ void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_st
         weir__stream_freed(opened, pool, bytes);
         return;
     }
-    struct weir__line *found = weir__stream_line_by_handle(pool->device, stream);
-    struct weir__line *line = found ? found : weir__stream_line(pool->device, stream);
-    if (!line)
-        return;
-    if (weir__line_count(line, &pool->debts, bytes)) {
-        if (found)
-            cover_by_handle(pool, bytes, stream, line);
-        else
+    struct weir__line *line;
+    if (count_by_handle(pool, bytes, stream, &line)) {
+        if (!line)
+            return;
+        cover_by_handle(pool, bytes, stream, line);
+    } else {
+        line = weir__stream_line(pool->device, stream);
+        if (!line)
+            return;
+        if (weir__line_count(line, &pool->debts, bytes))
             weir__line_cover(line, true);
     }
     weir__line_put(line);

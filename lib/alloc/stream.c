@@ -237,15 +237,6 @@ struct weir__line *weir__stream_line(struct weir__device *device, gpu_stream han
     return weir__line_of(device->fences, &caller);
 }
 
-struct weir__line *weir__stream_line_by_handle(struct weir__device *device, gpu_stream handle)
-{
-    weir *w = device->w;
-    struct weir__line *line = weir__line_by_handle(device->fences, handle);
-    for (size_t d = 0; d < w->device_count && !line && !weir__handle_is_fixed(handle); d++)
-        line = &w->devices[d] == device ? NULL : weir__line_by_handle(w->devices[d].fences, handle);
-    return line;
-}
-
 /* Listing ------------------------------------------------------------------------------------------------------------------------------ */
 
 void weir__stream_list(weir_stream *stream)

@@ -133,8 +133,6 @@ void weir__stream_freed(weir_stream *stream, weir_pool *pool, uint64_t bytes);
 /* The line of a stream that the program has just named, opened or not, beside memory of the device: the stream may be of another one. It does
    not capture; weir__line_put() follows. NULL: no host memory. */
 struct weir__line *weir__stream_line(struct weir__device *device, gpu_stream handle);
-/* The line of the stream that was named so last, without a question to CUDA: it may be another stream by now. NULL: there is none. */
-struct weir__line *weir__stream_line_by_handle(struct weir__device *device, gpu_stream handle);
 /* Pins the opened stream with the id of this handle; NULL if there is none. */
 weir_stream *weir__stream_pin(struct weir__device *device, gpu_stream handle);
 void weir__stream_unpin(weir_stream *stream);

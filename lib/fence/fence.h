@@ -149,8 +149,6 @@ void weir__fences_leave(struct weir__fences *fences);
 struct weir__line *weir__line_open(struct weir__fences *fences, const struct weir__caller *caller);
 /* The line of a stream that a call names, until weir__line_put() at the end of that call. NULL: no host memory. */
 struct weir__line *weir__line_of(struct weir__fences *fences, const struct weir__caller *caller);
-/* The line of the stream that had the handle when it was named last, to be put as well: it may be another stream by now. NULL: none. */
-struct weir__line *weir__line_by_handle(struct weir__fences *fences, gpu_stream handle);
 void weir__line_put(struct weir__line *line);
 
 /* One that opened the stream has closed it. With the last one, while it is alive, it gets its last mark. */
@@ -178,12 +176,19 @@ struct weir__debt *weir__debt_of(struct weir__debts *debts, struct weir__line *l
 int weir__line_free(struct weir__debt *debt, uint64_t bytes, uint64_t due, uint64_t *step);
 
 /*
- * The same for memory that is safe without, as CUDA orders it: only a rescue is lost where host memory lacks, or where the line was found by a
- * handle and is another stream's. true: nobody may touch the stream later, and WEIR__PASSING_BYTES there have no mark, so they are due for
- * weir__line_cover(). Open lines get theirs when somebody needs the memory.
+ * The same for memory that is safe without, as CUDA orders it: only a rescue is lost where host memory lacks. true: nobody may touch the
+ * stream later, and WEIR__PASSING_BYTES there have no mark, so they are due for weir__line_cover(). Open lines get theirs when somebody needs
+ * the memory.
  */
 #define WEIR__PASSING_BYTES (UINT64_C(32) << 20)
 bool weir__line_count(struct weir__line *line, struct weir__debts *debts, uint64_t bytes);
+/*
+ * The same, in one look, for the stream that had the handle when it was named last. It may be another stream by now: then, too, a rescue is
+ * lost. *due: the line if it is due, which weir__line_put() follows; or NULL. false: nothing was counted, as nothing of that owner was freed on
+ * a stream of that handle so far.
+ */
+bool weir__line_count_by_handle(struct weir__fences *fences, gpu_stream handle, struct weir__debts *debts, uint64_t bytes,
+                                struct weir__line **due);
 
 /* Puts a mark behind everything that was freed on the line, within a call that names its stream (is_named), or if it may be touched without
    one. false: some of it has no mark. Stream 0 is marked only where it is named: an event there may hold up other streams. */

@@ -235,28 +235,39 @@ static struct weir__line *find(const struct weir__fences *fences, const struct w
     return link ? WEIR__ITEM(link, struct weir__line, link) : NULL;
 }
 
-/* Called with the tables' lock. */
-static struct weir__line *find_alive(const struct weir__fences *fences, gpu_stream handle)
+/* The one that is open, if any. owner: only lines on which that has a debt; NULL: any. Called with the tables' lock. */
+static struct weir__line *find_alive(const struct weir__fences *fences, gpu_stream handle, const struct weir__debts *owner)
 {
     struct weir__line *found = NULL;
     for (struct weir__link *link = weir__table_first(&fences->lines, place_of(handle)); link; link = weir__table_next(link)) {
         struct weir__line *line = WEIR__ITEM(link, struct weir__line, link);
         enum weir__line_kind kind = atomic_load(&line->kind);
-        if (kind == WEIR__LINE_OPEN || (kind == WEIR__LINE_PASSING && !found))
+        bool is_better = kind == WEIR__LINE_OPEN || (kind == WEIR__LINE_PASSING && !found);
+        if (is_better && (!owner || weir__debt_find(line, owner)))
             found = line;
     }
     return found;
 }
 
-struct weir__line *weir__line_by_handle(struct weir__fences *fences, gpu_stream handle)
+/* A line that is gone from now on moves its debts under the tables' lock, and so has this free among them. */
+bool weir__line_count_by_handle(struct weir__fences *fences, gpu_stream handle, struct weir__debts *debts, uint64_t bytes,
+                                struct weir__line **due)
 {
     const struct weir__caller named = one_name(&(struct weir__caller){.handle = handle});
     weir__tables_lock();
-    struct weir__line *line = find_alive(fences, named.handle);
-    if (line)
-        line->users++;
+    struct weir__line *line = find_alive(fences, named.handle, debts);
+    struct weir__debt *debt = line ? weir__debt_find(line, debts) : NULL;
+    *due = NULL;
+    if (debt) {
+        weir__debt_add(debt, atomic_load(&line->step), bytes);
+        bool is_due = atomic_fetch_add(&line->uncovered, bytes) + bytes >= WEIR__PASSING_BYTES;
+        if (is_due && atomic_load(&line->kind) != WEIR__LINE_OPEN) {
+            line->users++;
+            *due = line;
+        }
+    }
     weir__tables_unlock();
-    return line;
+    return debt;
 }
 
 bool weir__line_is_legacy(const struct weir__line *line)
@@ -266,7 +277,11 @@ bool weir__line_is_legacy(const struct weir__line *line)
 
 void weir__fences_cover_legacy(struct weir__fences *fences)
 {
-    struct weir__line *line = weir__line_by_handle(fences, GPU_STREAM_LEGACY);
+    weir__tables_lock();
+    struct weir__line *line = find_alive(fences, GPU_STREAM_LEGACY, NULL);
+    if (line)
+        line->users++;
+    weir__tables_unlock();
     if (!line)
         return;
     weir__line_cover(line, true);

@@ -46,6 +46,35 @@ START_TEST(stream_that_was_opened_twice_is_open_until_it_was_closed_twice)
 }
 END_TEST
 
+/* Without a question to the driver, and only where that owner has freed on the stream before. */
+START_TEST(frees_that_name_a_handle_are_counted_where_the_owner_has_freed_before)
+{
+    gpu_stream stream = rig_stream(0), unknown = rig_stream(0);
+    struct weir__line *line = rig_name(stream), *due;
+    struct weir__debts other;
+    weir__debts_init(&other, rig.fences);
+    rig_delay(stream, 10);
+    rig_free(line, MIB, NEVER);
+    ck_assert(weir__line_count_by_handle(rig.fences, stream, &rig.debts, MIB, &due));
+    ck_assert_ptr_null(due);
+    ck_assert_uint_eq(rig_pending_on(line), 2 * MIB);
+    ck_assert(!weir__line_count_by_handle(rig.fences, stream, &other, MIB, &due));
+    ck_assert(!weir__line_count_by_handle(rig.fences, unknown, &rig.debts, MIB, &due));
+    ck_assert(weir__line_count_by_handle(rig.fences, stream, &rig.debts, WEIR__PASSING_BYTES, &due));
+    ck_assert_ptr_eq(due, line);
+    ck_assert(weir__line_cover(due, true));
+    weir__line_put(due);
+    sim_advance(10 * MILLISECOND);
+    ck_assert_uint_eq(rig_look(), 0);
+    weir__line_gone(line);
+    weir__line_put(line);
+    ck_assert(!weir__line_count_by_handle(rig.fences, stream, &rig.debts, MIB, &due));
+    weir__debts_end(&other);
+    ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
+    ck_assert_int_eq(rig.gpu->stream_destroy(unknown), GPU_SUCCESS);
+}
+END_TEST
+
 /* Nobody touches it, although another side has not heard of that yet. */
 START_TEST(stream_that_one_side_knows_to_be_destroyed_is_touched_by_none)
 {
@@ -353,6 +382,7 @@ void fence_add_between(Suite *suite)
     TCase *tcase = suite_case(suite, "between", 120);
     tcase_add_checked_fixture(tcase, rig_begin, rig_end);
     suite_add(tcase, stream_that_was_opened_twice_is_open_until_it_was_closed_twice,
+              frees_that_name_a_handle_are_counted_where_the_owner_has_freed_before,
               stream_that_one_side_knows_to_be_destroyed_is_touched_by_none, stream_that_is_opened_again_is_covered_again,
               device_is_synchronised_with_no_lock_held, what_comes_while_the_device_is_waited_for_is_waited_for_next_time,
               two_who_wait_for_the_device_never_take_back_what_is_complete,
