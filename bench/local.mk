@@ -23,6 +23,7 @@ bench_libbench_la_LIBADD = lib/backing/arena/libarena.la
 EXTRA_PROGRAMS += bench/weir-bench
 bench_weir_bench_SOURCES = \
 	%reldir%/arena.c \
+	%reldir%/aside.c \
 	%reldir%/auto.c \
 	%reldir%/consumer.c \
 	%reldir%/crowd.c \

@@ -47,6 +47,7 @@ static const struct section {
     {"pinned", section_pinned, "what a trim leaves mapped between live blocks", false},
     {"small", section_small, "small blocks that pin large memory", true},
     {"pending", section_pending, "a request behind a pending free", true},
+    {"aside", section_aside, "blocks that a second stream uses and frees, the host ahead: reserved, time of the GPU", false},
     {"record", section_record, "what the recorder costs a pair at each level, and a trace an event", false},
     {"stacks", section_stacks, "a stack of 20 frames, as the recorder takes it with stacks: true", false},
     {"share", section_share, "blocks from process to process: one way, first imports, rings; starts four processes", false},

@@ -35,6 +35,7 @@ struct bench {
 
 /* Each in the file of its name. */
 void section_arena(struct bench *bench);
+void section_aside(struct bench *bench);
 void section_auto(struct bench *bench);
 void section_pairs(struct bench *bench);
 void section_threads(struct bench *bench);
