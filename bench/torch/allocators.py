@@ -20,9 +20,10 @@ SHIM = "shim"  # the same, with it
 RUN = "run"  # `weir run`, with the shim
 EXPANDABLE = "expandable"  # torch's caching allocator with expandable segments
 POOLS = "pools"  # SHIM, with CUDA's pools
+BOUNDED = "bounded"  # SHIM, with reuse.pending_max: auto
 RECORDED = "recorded"  # SHIM, with every call and its stack recorded
 USUAL = (NATIVE, ASYNC, PLAIN, WEIR, SHIM)
-NAMES = (*USUAL, RUN, EXPANDABLE, POOLS, RECORDED)
+NAMES = (*USUAL, RUN, EXPANDABLE, POOLS, BOUNDED, RECORDED)
 
 # The policy that people start from; of a source tree or a GPU bundle.
 POLICY = os.path.join(
@@ -50,6 +51,8 @@ def environment(name: str, base: Optional[Dict[str, str]] = None) -> Dict[str, s
         variables[SETTINGS[0]] = "expandable_segments:True"
     elif name == POOLS:
         variables["WEIR_CONF"] = "pools.tensors.backing=new"
+    elif name == BOUNDED:
+        variables["WEIR_CONF"] = "pools.tensors.reuse.pending_max=auto"
     elif name == RECORDED:
         variables["WEIR_CONF"] = "record.level=all,record.stacks=true"
     return variables
@@ -62,7 +65,7 @@ def use(name: str, policy: Optional[str] = None, patch: bool = False) -> None:
     """
     if name == PLAIN:
         use_plain()
-    elif name in (WEIR, SHIM, POOLS, RECORDED):
+    elif name in (WEIR, SHIM, POOLS, BOUNDED, RECORDED):
         use_weir(name != WEIR, policy, patch)
     elif name == RUN:
         use_run(policy)

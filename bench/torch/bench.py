@@ -45,6 +45,7 @@ REAL_PLAN = {
     "resnet50-b2": (20, 15),
     "transformer": (10, 20),
     "reduce-overhead": (40, 20),
+    "offload": (4, 10),
 }
 REAL_ALLOCATORS = ("native", "expandable", "async", "shim", "pools", "recorded")
 QUICK_PLAN = {"resnet50-b32": (20, 6), "resnet50-b2": (20, 10), "transformer": (10, 16), "tensors": (20, 8)}
@@ -52,7 +53,7 @@ FEWEST_ROUNDS = 5  # however little time there is
 # Steps before the first round: enough for libraries to have chosen their kernels and for caches to be filled.
 WARM_UP = 15
 # Of a generation one step is hundreds of times an ordinary one.
-FEW_WARM_UPS = {"generate-b1": 2, "generate-b16": 2, "lora": 4}
+FEW_WARM_UPS = {"generate-b1": 2, "generate-b16": 2, "lora": 4, "offload": 4}
 START_SECONDS = 90  # for the import of torch, all processes at once
 ANSWER_SECONDS = 90  # for any command: the first loads the libraries of CUDA
 
@@ -144,7 +145,8 @@ class Process:
         if "second_ms" in message:
             self.row["second_ms"] = message["second_ms"]
         self.row["memory"] += message.get("grown", 0)
-        self.row["reserved"] = max(self.row.get("reserved", 0), message.get("reserved", 0))
+        for peak in ("reserved", "allocated"):
+            self.row[peak] = max(self.row.get(peak, 0), message.get(peak, 0))
         if "counted" in message:
             self.row["counted"] = message["counted"]
         if command == "round":

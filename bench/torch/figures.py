@@ -113,18 +113,22 @@ def table(rows: List[Row]) -> str:
 
 
 def memory_table(rows: List[Row]) -> str:
-    """A line for each process: the most that was reserved, what the device lacks at the end, the time in the allocator."""
-    lines = [f"{'workload':<14} {'allocator':<10} {'peak MiB':>9} {'device MiB':>10} {'calls/step':>10} {'ns/call':>8} {'% of step':>9}"]
+    """
+    A line for each process: the most that was reserved, the most that tensors had, what the device lacks at the end, and
+    the time in the allocator.
+    """
+    names = ("peak MiB", "live MiB", "device MiB", "calls/step", "ns/call", "% of step")
+    lines = [f"{'workload':<14} {'allocator':<10}" + "".join(f"{name:>11}" for name in names)]
     for row in rows:
         name = f"{row['workload']:<14} {row['allocator']:<10}"
         if row.get("error"):
             lines.append(f"{name} {row['error']}")
             continue
-        text = f"{name} {row.get('reserved', 0) / MIB:9.0f} {row['memory'] / MIB:10.0f}"
+        text = name + "".join(f"{row.get(key, 0) / MIB:11.0f}" for key in ("reserved", "allocated", "memory"))
         counted = row.get("counted")
         if counted:
             calls, spent = counted["allocations"] + counted["frees"], counted["allocating_ns"] + counted["freeing_ns"]
-            text += f" {calls / counted['steps']:10.0f} {spent / max(calls, 1):8.0f} {spent / 1e4 / counted['ms']:9.2f}"
+            text += f" {calls / counted['steps']:10.0f} {spent / max(calls, 1):10.0f} {spent / 1e4 / counted['ms']:10.2f}"
         lines.append(text)
     return "\n".join(lines)
 

@@ -35,12 +35,12 @@ def in_use() -> int:
     return total - free
 
 
-def reserved() -> int:
-    """The most bytes that the allocator ever had from the device; 0: it does not say."""
+def peaks() -> Dict[str, int]:
+    """The most bytes that the allocator ever had from the device, and that tensors had; 0: it does not say."""
     try:
-        return int(torch.cuda.max_memory_reserved())
+        return {"reserved": int(torch.cuda.max_memory_reserved()), "allocated": int(torch.cuda.max_memory_allocated())}
     except RuntimeError:
-        return 0
+        return {"reserved": 0, "allocated": 0}
 
 
 def measure(step: workloads.Step, count: int) -> List[float]:
@@ -100,7 +100,7 @@ class Worker:
     def round(self, count: int) -> Dict[str, Any]:
         """Every later one."""
         before = in_use()
-        return {"times_ms": measure(self.step, count), "grown": in_use() - before, "reserved": reserved()}
+        return {"times_ms": measure(self.step, count), "grown": in_use() - before, **peaks()}
 
     def count(self, count: int) -> Dict[str, Any]:
         """The last one."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """
 What is measured: training steps, two of a residual network of 50 layers and one of a transformer so small that the host
-is the limit; and a thousand tensors that nobody uses.
+is the limit; activations that a stream aside copies to the host; and a thousand tensors that nobody uses.
 """
 
 from typing import Callable, Dict, List
@@ -113,6 +113,37 @@ def compiled_step(width: int, batch: int, length: int) -> Step:
     return step
 
 
+def offload_step(layers: int, rows: int, width: int) -> Step:
+    """
+    Layers whose inputs a stream aside copies to the host, as programs do that have no room for activations. Each input
+    is dropped at once, with record_stream(), and comes back in the opposite order. The copies take longer than the
+    layers, and the host waits for none of them.
+    """
+    weight = torch.randn(width, width, device="cuda", dtype=torch.float16) / width**0.5
+    first = torch.randn(rows, width, device="cuda", dtype=torch.float16)
+    kept = [torch.empty(rows, width, dtype=torch.float16, pin_memory=True) for _ in range(layers)]
+    aside = torch.cuda.Stream()
+
+    def step() -> None:
+        main = torch.cuda.current_stream()
+        data = first.clone()
+        for host in kept:
+            result = data @ weight
+            aside.wait_stream(main)
+            with torch.cuda.stream(aside):
+                host.copy_(data, non_blocking=True)
+            data.record_stream(aside)
+            data = result
+        for host in reversed(kept):
+            with torch.cuda.stream(aside):
+                back = host.to("cuda", non_blocking=True)
+            main.wait_stream(aside)
+            back.record_stream(main)
+            data = (data + back) @ weight
+
+    return step
+
+
 def tensors_step(count: int) -> Step:
     """Tensors that are made and dropped, and nothing else: what the allocator costs the host, through all of torch."""
 
@@ -128,5 +159,6 @@ WORKLOADS: Dict[str, Callable[[], Step]] = {
     "resnet50-b2": lambda: residual_step(2, 64),
     "transformer": lambda: transformer_step(24, 128, 4, 32),
     "reduce-overhead": lambda: compiled_step(256, 4, 64),
+    "offload": lambda: offload_step(64, 8192, 4096),
     "tensors": lambda: tensors_step(1000),
 }

@@ -237,8 +237,8 @@ def counting_is_the_last_that_is_asked() -> None:
 @test
 def the_table_of_memory_has_the_share_of_the_allocator() -> None:
     counted = {"allocations": 50, "frees": 50, "allocating_ns": 400000, "freeing_ns": 600000, "steps": 10, "ms": 100}
-    table = figures.memory_table([row("pools", [[1.0]], 3 << 20, reserved=5 << 20, counted=counted)])
-    assert table.splitlines()[1].split() == ["transformer", "pools", "5", "3", "10", "10000", "1.00"]
+    table = figures.memory_table([row("pools", [[1.0]], 3 << 20, reserved=5 << 20, allocated=4 << 20, counted=counted)])
+    assert table.splitlines()[1].split() == ["transformer", "pools", "5", "4", "3", "10", "10000", "1.00"]
 
 
 @test
