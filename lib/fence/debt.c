@@ -66,6 +66,20 @@ uint64_t weir__debt_bytes(struct weir__debt *debt, uint64_t after, uint64_t step
     return bytes;
 }
 
+void weir__debt_need(struct weir__debt *debt, bool is_needed[static WEIR__MARKS])
+{
+    const struct weir__line *line = debt->line;
+    uint64_t done = atomic_load(&line->done);
+    weir__spin_lock(&debt->lock);
+    for (unsigned i = 0, mark = 0; i < debt->count; i++) {
+        while (mark < line->count && line->marks[mark].step < debt->parts[i].step)
+            mark++;
+        if (mark < line->count && debt->parts[i].step > done)
+            is_needed[mark] = true;
+    }
+    weir__spin_unlock(&debt->lock);
+}
+
 uint64_t weir__debt_pending(struct weir__debt *debt)
 {
     weir__spin_lock(&debt->lock);

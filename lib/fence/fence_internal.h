@@ -53,6 +53,8 @@ void weir__debt_add(struct weir__debt *debt, uint64_t step, uint64_t bytes);
 uint64_t weir__debt_take(struct weir__debt *debt, uint64_t after, uint64_t step);
 /* Bytes of steps after `after`, no later than `step`. */
 uint64_t weir__debt_bytes(struct weir__debt *debt, uint64_t after, uint64_t step);
+/* With the lock of the debt's line: says for each of its marks whether the debt has something pending that this mark is the first to cover. */
+void weir__debt_need(struct weir__debt *debt, bool is_needed[static WEIR__MARKS]);
 /* What is pending, by the line's `done`: the rest leaves the debt. */
 uint64_t weir__debt_pending(struct weir__debt *debt);
 

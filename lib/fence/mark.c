@@ -44,8 +44,10 @@ static void drop_needless(struct weir__line *line)
     bool is_needed[WEIR__MARKS] = {false};
     uint64_t after = atomic_load(&line->done);
     weir__tables_lock();
+    for (struct weir__debt *debt = line->debts; debt; debt = debt->next)
+        weir__debt_need(debt, is_needed);
     for (unsigned i = 0; i < line->count; i++) {
-        is_needed[i] = line->marks[i].is_wanted || weir__line_is_needed(line, after, line->marks[i].step);
+        is_needed[i] = is_needed[i] || line->marks[i].is_wanted || has_point(line, after, line->marks[i].step);
         after = line->marks[i].step;
     }
     weir__tables_unlock();
