@@ -11,7 +11,7 @@
 #include "share/control/control.h"
 #include "share/control/neighbours.h"
 
-/* Memory is served without a control socket, too: the want of a place to be seen from stops no program. */
+/* A failure is logged, and does not fail weir_open(): the weir serves memory without a control socket, too. */
 static void open_control(weir *w)
 {
     weir_error error = WEIR_ERROR_INIT;
@@ -39,8 +39,9 @@ weir_status weir_open(const weir_options *options, weir_error *error, weir **w)
     return weir__open_on(options, WEIR__EVERY_DEVICE, error, w);
 }
 
-/* Whether a call on it is in progress on this very thread, which runs the program's own code. In an out-of-memory callback other weirs may be
-   closed; in a log function or a list of leaks nobody knows of which weir they are. */
+/* Whether this thread is inside a call on the weir, and runs code of the program from there. Inside an out-of-memory callback only the weir
+   that called it must stay open. Inside a log function, or a function that lists leaks, Weir does not know which weir called it, so all
+   must stay open. */
 static bool is_in_call(const weir *w)
 {
     return weir__call_is_nested() && (!weir__in_callback || weir__in_callback->pool->w == w);

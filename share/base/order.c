@@ -24,7 +24,7 @@ weir_status share_order(enum share_order order, const struct gpu *gpu, int devic
 {
     enum gpu_capture_status capture;
     enum gpu_capture_mode mode = order == SHARE_ORDER_FINISH ? weir__relaxed_begin(gpu) : 0;
-    int former = weir__current_begin(gpu, device, stream); /* a fixed handle means the stream of the current device */
+    int former = weir__current_begin(gpu, device, stream); /* a fixed handle (legacy, per-thread) means the stream of the current device */
     int code = gpu->stream_capture_status(stream, &capture);
     bool captures = code == GPU_SUCCESS && capture != GPU_CAPTURE_STATUS_NONE;
     if (code == GPU_SUCCESS && !captures)

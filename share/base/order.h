@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* order.h - streams behind events, and events behind streams. Streams that capture are refused: WEIR_CAPTURING. No state. */
+/* order.h - puts a stream behind an event, or an event behind the work of a stream. A stream that is being captured is refused with
+   WEIR_CAPTURING. No state. */
 #ifndef WEIR_SHARE_ORDER_H
 #define WEIR_SHARE_ORDER_H
 
@@ -7,13 +8,13 @@
 #include "include/weir.h"
 
 enum share_order {
-    SHARE_ORDER_CHECK,  /* nothing: whether the stream could be used */
-    SHARE_ORDER_RECORD, /* the event behind what is on the stream */
-    SHARE_ORDER_WAIT,   /* the stream behind the event */
-    SHARE_ORDER_FINISH, /* this thread behind what is on the stream */
+    SHARE_ORDER_CHECK,  /* does nothing to the stream, and only checks that the stream can be used */
+    SHARE_ORDER_RECORD, /* records the event behind the work that is on the stream */
+    SHARE_ORDER_WAIT,   /* makes the stream wait for the event */
+    SHARE_ORDER_FINISH, /* makes this thread wait for the work that is on the stream */
 };
 
-/* what: for the error. event: NULL where it is not needed. */
+/* Does what `order` says, on `device`. `event` may be NULL for CHECK and FINISH. `what` names the operation in the error text. */
 weir_status share_order(enum share_order order, const struct gpu *gpu, int device, gpu_stream stream, gpu_event event, const char *what,
                         weir_error *error);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* wait.h - deadlines, in nanoseconds by the service thread's clock, waiting on a condition until one, and waiting for a moment. No state. */
+/* wait.h - deadlines, and locks and conditions for waiting until a deadline. A deadline is a moment in nanoseconds of the service thread's
+   clock, weir__service_now(). No state. */
 #ifndef WEIR_SHARE_WAIT_H
 #define WEIR_SHARE_WAIT_H
 
@@ -9,19 +10,19 @@
 
 #include "lib/gpu/clock.h"
 
-/* So many milliseconds from now. */
+/* The deadline that is `timeout_ms` milliseconds from now. */
 uint64_t share_deadline(unsigned timeout_ms);
-/* How long it is until then, for ppoll(). */
+/* The time from now to the deadline, for ppoll(); 0 if the deadline has passed. */
 struct timespec share_time_left(uint64_t deadline);
 
-/* Nanoseconds for which a thread that waits for another process looks again and again before it sleeps, which takes longer than what is
-   mostly waited for. 0 where this thread has but one CPU. */
+/* For how many nanoseconds a thread that waits for another process polls before it sleeps. Most waits are shorter than a sleep takes.
+   Returns 0 if this thread may run on one CPU only, where polling would keep the other process from running. */
 uint64_t share_spin_time(void);
-/* A lock that is held for a few cache lines' worth of work, or a send: whoever waits for it does not sleep at once. */
+/* Initialises a lock that is held only for a few memory accesses or one send(): a thread that waits for the lock spins before it sleeps. */
 void share_mutex_init(pthread_mutex_t *mutex);
-/* A condition for share_cond_wait(), which waits by that clock. */
+/* Initialises a condition for share_cond_wait(), with CLOCK_MONOTONIC as its clock. */
 void share_cond_init(pthread_cond_t *cond);
-/* pthread_cond_timedwait(). false: the deadline has passed. */
+/* pthread_cond_timedwait() with a deadline. Returns false if the deadline has passed. */
 bool share_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline);
 
 #endif
