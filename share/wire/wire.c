@@ -6,14 +6,14 @@
 #include "include/weir.h"
 
 /*
- * Each layout below lists what follows the header, in the order of the bytes. Encoding and decoding walk the same list, so that they cannot
- * disagree. doc/protocol.md has the same tables, with offsets.
+ * Each layout below lists the fields that follow the header, in the order of the bytes. Encoding and decoding walk the same list, so that
+ * they cannot disagree. doc/protocol.md has the same tables, with offsets.
  */
 enum kind {
     KIND_END,
-    KIND_NUMBER,   /* as wide as its member; between min and max */
+    KIND_NUMBER,   /* an integer as wide as its member, between min and max */
     KIND_RESERVED, /* zeros */
-    KIND_NAME,     /* `min` characters of a name at least, then zeros */
+    KIND_NAME,     /* a name of at least `min` characters, then zeros */
     KIND_TEXT,     /* for people: no control characters but newlines, then zeros */
     KIND_OPAQUE,   /* CUDA's own bytes */
     KIND_METADATA, /* u.lease.metadata_size bytes, then zeros up to a multiple of 8 */
@@ -23,8 +23,8 @@ struct field {
     enum kind kind;
     uint16_t width;
     uint16_t member;   /* its offset in struct wire_message */
-    uint32_t with;     /* the bit of u.lease.flags that says it is there; 0: it always is */
-    uint64_t min, max; /* max 0: what the width holds */
+    uint32_t with;     /* the field exists only if u.lease.flags has this bit; 0: the field always exists */
+    uint64_t min, max; /* max 0: any number that fits */
 };
 
 #define PLACE(name) .width = sizeof(((struct wire_message *)0)->u.name), .member = offsetof(struct wire_message, u.name)
@@ -75,7 +75,8 @@ LAYOUT(record, RANGE(record.level, WIRE_RECORD_POOL, WIRE_RECORD_ALL), RANGE(rec
 LAYOUT(recorded, NUMBER(recorded.bytes), NUMBER(recorded.events), NUMBER(recorded.lost), NUMBER(recorded.error), RESERVED(4));
 LAYOUT(piece, { KIND_TEXT, PLACE(piece.text), .min = 1 });
 
-/* What one field alone cannot say. A block of a name is no frame, has no sequence, and is leased because somebody asked. */
+/* Checks the rules that concern several fields. A LEASE on a named block has neither ring nor sequence, and answers a request; a frame has
+   a ring and a sequence, and answers none. */
 static bool agrees(const struct wire_message *message)
 {
     bool is_frame = message->u.lease.ring != 0, has_block = message->u.lease.flags & WIRE_HAS_BLOCK;
@@ -126,7 +127,7 @@ static uint64_t get(const unsigned char *bytes, size_t width)
     return value;
 }
 
-/* The member as a number, whatever its type: the signed ones are pids, and positive. */
+/* Reads the member as a number, whatever its type. The signed members are pids, which are positive. */
 static uint64_t load(const void *member, size_t width)
 {
     union { uint16_t u16; uint32_t u32; uint64_t u64; } value = {0};
@@ -164,14 +165,14 @@ static bool is_text_character(unsigned char c)
     return c == '\n' || (c >= 0x20 && c != 0x7f);
 }
 
-/* At least one zero ends a string, and nothing follows it. */
+/* Whether the bytes are a string of at least `min` good characters, ended by a zero and followed by zeros only. */
 static bool is_string(const unsigned char *bytes, size_t width, uint64_t min, bool (*is_good)(unsigned char c))
 {
     size_t len = strnlen((const char *)bytes, width);
     if (len < min || len == width)
         return false;
     for (size_t i = 0; i < len; i++)
-        /* U+0080 to U+009F in UTF-8 are control characters as well. */
+        /* 0xc2 0x80 to 0xc2 0x9f is U+0080 to U+009F in UTF-8: control characters as well. */
         if (!is_good(bytes[i]) || (bytes[i] == 0xc2 && bytes[i + 1] >= 0x80 && bytes[i + 1] < 0xa0))
             return false;
     return are_zeros(bytes + len, width - len);
@@ -179,7 +180,7 @@ static bool is_string(const unsigned char *bytes, size_t width, uint64_t min, bo
 
 /* Fields ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* The bytes that a field takes in this message, whose fields before it are set. */
+/* How many bytes the field takes in this message. The fields before it must be set already. */
 static size_t field_size(const struct field *field, const struct wire_message *message)
 {
     if (field->with && !(message->u.lease.flags & field->with))
@@ -189,7 +190,7 @@ static size_t field_size(const struct field *field, const struct wire_message *m
     return field->width;
 }
 
-/* How many of them the member fills: zeros follow. */
+/* How many of these bytes come from the member; the rest are zeros. */
 static size_t field_used(const struct field *field, const struct wire_message *message, const unsigned char *member, size_t size)
 {
     switch (field->kind) {
@@ -250,10 +251,10 @@ static bool field_decode(const struct field *field, const unsigned char *bytes, 
 
 /* Messages ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* Where things are in the header. What comes before the length is there in every version. */
+/* Offsets in the header. The fields before the length are the same in every version. */
 enum { AT_MAGIC = 0, AT_VERSION = 4, AT_TYPE = 6, AT_LENGTH = 8, AT_REQUEST = 12 };
 
-/* That of the sockets that messages of this type go through. */
+/* The version of the protocol on the kind of socket that uses this type. */
 static uint16_t version_of(unsigned type)
 {
     return type < WIRE_CONTROL_TYPE ? WIRE_SHARE_VERSION : WIRE_CONTROL_VERSION;
