@@ -19,37 +19,37 @@
 #include "share/wire/socket.h"
 
 #define RUNTIME_BASE "/run/user"
-#define FILES_MAX (4 * SHARE_SOCKETS_MAX) /* of a directory of another user that are looked at: a socket has its lock beside it */
-#define SOCKET_NAME_MAX (sizeof "/4194304.9999" - 1) /* of PID.N: pids have 22 bits */
+#define FILES_MAX (4 * SHARE_SOCKETS_MAX) /* files that are read of another user's directory: each socket has a lock file beside it */
+#define SOCKET_NAME_MAX (sizeof "/4194304.9999" - 1) /* the longest name PID.N: pids have 22 bits */
 
 /* Places: directories above those of sockets ------------------------------------------------------------------------------------------- */
 
-/* What it is called in a runtime directory. false: too long for a socket to lie there. */
+/* Writes BASE/weir. Returns false if a control socket in it would have too long a path. */
 static bool make_place(const char *base, char place[SHARE_PATH_SIZE])
 {
     return share_join(place, base, "weir") && strlen(place) + sizeof "/control" - 1 + SOCKET_NAME_MAX < SHARE_PATH_SIZE;
 }
 
-/* What a user's directory in /run/user or /tmp is called: these names are short. */
+/* Writes the directory of a user in /run/user, whose path is always short enough. */
 static void runtime_place(uid_t uid, char place[SHARE_PATH_SIZE])
 {
     snprintf(place, SHARE_PATH_SIZE, RUNTIME_BASE "/%u/weir", (unsigned)uid);
 }
 
-/* $WEIR_CONTROL_DIR, which stands for all other places; NULL: it is not set. */
+/* $WEIR_CONTROL_DIR, which replaces all other places; NULL if it is not set. */
 static const char *only_place(void)
 {
     const char *base = policy_environment("WEIR_CONTROL_DIR");
     return base && base[0] == '/' ? base : NULL;
 }
 
-/* What decides where they lie, for error texts. */
+/* The environment variable that decides where the sockets lie, for error texts. */
 static const char *variable(void)
 {
     return only_place() ? "WEIR_CONTROL_DIR" : "XDG_RUNTIME_DIR";
 }
 
-/* This process's. false: too long. */
+/* Writes the place of this process's own control sockets. Returns false if its path is too long. */
 static bool own_place(char place[SHARE_PATH_SIZE])
 {
     const char *base = only_place() ? only_place() : share_runtime_directory();
@@ -80,9 +80,9 @@ weir_status share_control_directory(weir_error *error, char path[SHARE_PATH_SIZE
 /* Listing ------------------------------------------------------------------------------------------------------------------------------ */
 
 struct listing {
-    bool sweep, of_exports; /* those of exports lie beside control sockets */
+    bool sweep, of_exports; /* lists sockets of exports, which lie in `share` beside `control` */
     uint64_t deadline;
-    struct stat first; /* the directory that was listed first, which others may be other names of; st_nlink 0: there is none */
+    struct stat first; /* the first directory listed, as another path may lead to it again; st_nlink 0: none yet */
     char (*paths)[SHARE_PATH_SIZE];
     size_t count, room;
 };
@@ -93,13 +93,13 @@ static bool ends_in_lock(const char *name, size_t len)
     return len > suffix && strcmp(name + len - suffix, SHARE_LOCK_SUFFIX) == 0;
 }
 
-/* NULL: there is none, or time is up. */
+/* The next file of the directory; NULL at its end, or if the time is up. */
 static const struct dirent *next_file(DIR *stream, size_t *looks, uint64_t deadline)
 {
     return ++*looks <= SHARE_FILES_MIN || weir__service_now() < deadline ? readdir(stream) : NULL;
 }
 
-/* Each listener, alive or killed, has a lock file. */
+/* Removes the sockets of killed processes. They are found by their lock files, which every listener has. */
 static void sweep_directory(const char *directory, DIR *stream, uint64_t deadline)
 {
     size_t looks = 0;
@@ -128,7 +128,7 @@ static bool has_room(struct listing *listing)
     return true;
 }
 
-/* By the numbers in PID.N; what is named otherwise comes last. */
+/* Orders paths by the numbers in PID.N; sockets with other names come last. */
 static int by_process(const void *a, const void *b)
 {
     return strverscmp(a, b);
@@ -154,7 +154,8 @@ static bool is_socket(const char *path, const struct dirent *entry)
     return lstat(path, &info) == 0 && S_ISSOCK(info.st_mode);
 }
 
-/* Adds every socket of the directory; of another user's not more than a program may have, out of not many more files. */
+/* Adds every socket of the directory. From another user's directory it takes at most SHARE_SOCKETS_MAX sockets and reads at most FILES_MAX
+   files. */
 static void add_sockets(struct listing *listing, const char *directory, DIR *stream, bool is_own)
 {
     size_t first = listing->count, looks = 0;
@@ -162,7 +163,7 @@ static void add_sockets(struct listing *listing, const char *directory, DIR *str
         char *path = listing->paths[listing->count];
         if (!is_own && (looks > FILES_MAX || listing->count - first == SHARE_SOCKETS_MAX))
             break;
-        /* No socket has a longer path: nobody could connect to it. */
+        /* A longer path cannot be a socket's: nobody could connect to it. */
         if (share_join(path, directory, entry->d_name) && is_socket(path, entry))
             listing->count++;
     }
@@ -170,7 +171,7 @@ static void add_sockets(struct listing *listing, const char *directory, DIR *str
         qsort(listing->paths + first, listing->count - first, sizeof listing->paths[0], by_process);
 }
 
-/* Those that are not there, not safe, or listed already are passed over. */
+/* Adds the sockets of a place. A directory that is missing, unsafe or listed already is skipped. */
 static void add_place(struct listing *listing, const char *place, uid_t uid)
 {
     char path[SHARE_PATH_SIZE];
@@ -196,7 +197,7 @@ static void add_user(struct listing *listing, uid_t uid)
     add_place(listing, place, uid);
 }
 
-/* Whether the name is that prefix and a user's number, as it is written here: not 01. */
+/* Whether the name is the prefix followed by a user's number in its usual form (not 01). Sets *uid. */
 static bool is_of_user(const char *name, const char *prefix, uid_t *uid)
 {
     char again[32];
@@ -209,7 +210,7 @@ static bool is_of_user(const char *name, const char *prefix, uid_t *uid)
     return number < UINT32_MAX && strcmp(again, name + len) == 0;
 }
 
-/* The other users who have something in this base. */
+/* Adds the sockets of all other users that have a directory in `base`. */
 static void add_others(struct listing *listing, const char *base, const char *prefix, void (*place_of)(uid_t uid, char place[SHARE_PATH_SIZE]))
 {
     DIR *stream = opendir(base);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * directory.h - where control sockets lie, and which sockets of exports lie beside them: `weir/control` in $WEIR_CONTROL_DIR, else in $XDG_RUNTIME_DIR, else `control` in /tmp/weir-UID;
- * 0700 and this user's own. Each weir with `control: true` has one there, named PID.N. No state.
+ * directory.h - finds control sockets, and the sockets of exports. Each weir with `control: true` has a control socket named PID.N. It lies
+ * in `weir/control` in $WEIR_CONTROL_DIR, else in $XDG_RUNTIME_DIR, else in `control` in /tmp/weir-UID; the directory has mode 0700 and
+ * belongs to this user. No state.
  */
 #ifndef WEIR_SHARE_DIRECTORY_H
 #define WEIR_SHARE_DIRECTORY_H
@@ -12,32 +13,35 @@
 #include "lib/gpu/clock.h"
 #include "share/wire/place.h"
 
-/* This user's directory, made if it is missing. WEIR_REFUSED (it is another's, or others may write there), WEIR_INVALID (too long, or it
-   cannot be made). */
+/* Finds this user's directory for control sockets, and makes it if it is missing. Returns WEIR_REFUSED (it belongs to another user, or
+   others may write there) or WEIR_INVALID (its path is too long, or it cannot be made). */
 weir_status share_control_directory(weir_error *error, char path[SHARE_PATH_SIZE]);
-/* The same; but not `make`: what is missing is WEIR_REFUSED, and path is what was looked at last, or as it was if it is too long. */
+/* The same; but without `make` a missing directory is not made, and the result is WEIR_REFUSED. On failure `path` is the directory that was
+   checked last, or unchanged if the path is too long. */
 weir_status share_control_place(bool make, weir_error *error, char path[SHARE_PATH_SIZE]);
 
 /*
- * Every control socket that this process may use, sorted by directory and then by pid: those in this user's directory, and, unless that is
- * in $WEIR_CONTROL_DIR, those in /run/user/UID and /tmp/weir-UID, since processes of one user may have different environments; for root
- * those of all users. Directories that are not safe are passed over. Sockets without a listener (their process was killed) are removed from
- * this user's own directories on the way if `sweep`; nothing of others is, who could lead root elsewhere.
- * Bounded, whatever users put there: of a directory of another user SHARE_SOCKETS_MAX sockets count, and at `deadline`, by
- * weir__service_now(), each directory is looked at for SHARE_FILES_MIN files more, which is all of one that is not flooded; this user's own
- * come first.
- * *paths: free() it. NULL and 0: there is none.
+ * Lists every control socket that this process may use, sorted by directory and then by pid. These are the sockets in this user's directory
+ * and, unless $WEIR_CONTROL_DIR is set, those in /run/user/UID and /tmp/weir-UID, since processes of one user may have different
+ * environments; for root the sockets of all users. Directories that are not safe are skipped. With `sweep`, sockets whose process was
+ * killed are removed from this user's own directories. Nothing in other users' directories is removed, since their owners could trick root
+ * into removing other files.
+ *
+ * The work is bounded, whatever users put into the directories: at most SHARE_SOCKETS_MAX sockets are taken from a directory of another
+ * user, and after `deadline` (weir__service_now()) at most SHARE_FILES_MIN files of each further directory are read, which is enough for
+ * every directory that nobody flooded. This user's own directories come first.
+ *
+ * The caller frees *paths; it is NULL, with *count 0, if there are no sockets.
  */
 #define SHARE_SOCKETS_MAX 1024
 #define SHARE_FILES_MIN 256
-#define SHARE_LIST_TIME (100 * GPU_MILLISECOND) /* for who has no deadline of its own */
+#define SHARE_LIST_TIME (100 * GPU_MILLISECOND) /* for callers that have no deadline of their own */
 void share_control_sockets(bool sweep, uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], size_t *count);
 
-/* Every socket of an export that lies in `weir/share` in this user's $XDG_RUNTIME_DIR, or else /run/user/UID, or in /tmp/weir-UID/share; for
-   root in those of all users.
-   Those that others may connect to lie elsewhere (place.h). Bounded likewise. */
+/* Lists every socket of an export in `weir/share` in this user's $XDG_RUNTIME_DIR, or else /run/user/UID, and in /tmp/weir-UID/share; for
+   root those of all users. Sockets that other users may connect to lie elsewhere (place.h). Bounded as above. */
 void share_export_sockets(uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], size_t *count);
-/* Every socket that lies in a directory, sorted; bounded likewise. Returns 0, or the errno with which it cannot be listed. */
+/* Lists every socket in a directory, sorted, and bounded as above. Returns 0, or the errno with which the directory cannot be read. */
 int share_sockets_in(const char *directory, uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], size_t *count);
 
 #endif

@@ -55,12 +55,13 @@ const char *share_runtime_directory(void)
     if (!directory || directory[0] != '/')
         return NULL;
     if (stat(directory, &info) != 0)
-        return errno == ENOENT ? NULL : directory; /* who makes something there is told why it cannot be */
+        return errno == ENOENT ? NULL : directory; /* the caller fails later, with an error that names this directory */
     bool is_own = is_own_or_roots(directory, &info);
     return is_own && (!(info.st_mode & OTHERS_WRITE) || (info.st_mode & S_ISVTX)) ? directory : NULL;
 }
 
-/* What is wrong with it as a directory of that user alone, for "DIRECTORY ..."; variable: what decides where it is. */
+/* Finds what keeps the directory from being a directory of user `uid` alone. Writes the rest of a sentence that begins with the directory's
+   name, and returns true, if there is a problem. `variable` is the environment variable that decides where the directory is. */
 static bool find_problem(const char *directory, uid_t uid, const char *variable, char problem[PROBLEM_SIZE])
 {
     struct stat info;
@@ -83,7 +84,8 @@ bool share_is_safe(const char *directory, uid_t uid)
     return !find_problem(directory, uid, "", problem);
 }
 
-/* With its mode, whatever the umask is now, or was when it was made. */
+/* Creates the directory with mode 0700, unless it exists. A umask may take bits of the owner away, now or when the directory was made
+   before: they are added again. */
 static bool make_directory(const char *path)
 {
     struct stat info;
@@ -114,7 +116,8 @@ void share_temporary_place(uid_t uid, char place[SHARE_PATH_SIZE])
     snprintf(place, SHARE_PATH_SIZE, SHARE_TEMPORARY_BASE "/" SHARE_TEMPORARY_PREFIX "%u", (unsigned)uid);
 }
 
-/* The user's own directory of sockets, which is to be of nobody else. runtime: NULL is that in /tmp. make: what is missing of it is made. */
+/* Finds this user's own directory for sockets, which only this user may write to: in `runtime`, or in /tmp if `runtime` is NULL. With
+   `make`, creates what is missing. */
 static weir_status find_user_directory(const char *runtime, bool make, const char *socket, weir_error *error,
                                        char directory[SHARE_PATH_SIZE])
 {
@@ -128,9 +131,9 @@ static weir_status find_user_directory(const char *runtime, bool make, const cha
 }
 
 /*
- * Whether it is safe to listen there. Where others may write they could put a socket of their own in place of this one, unless the sticky
- * bit keeps them from touching what is not theirs; taking a name first remains possible then, and is found by the client, who looks at
- * whose process it is.
+ * Checks that it is safe to listen at the path. If others may write to the directory, they could replace the socket by their own, unless
+ * the sticky bit is set. With the sticky bit they can still take a name first; the client notices that, since it checks the user of the
+ * process that listens.
  */
 static weir_status check_directory(const char *path, weir_error *error)
 {
@@ -187,7 +190,7 @@ static weir_status path_to_connect(const char *socket, weir_error *error, char p
         memcpy(path, found, sizeof found);
         return find_user_directory(NULL, false, socket, error, directory);
     }
-    /* Where none is there the error of the connection is to name the user's own. */
+    /* If no socket was found, the path in the user's own directory stays, so that the error names that path. */
     if (!share_join(directory, SHARE_SYSTEM_DIRECTORY, socket))
         return share_fail_long(error, socket);
     if (!runtime || access(directory, F_OK) == 0)

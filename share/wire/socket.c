@@ -19,7 +19,7 @@
 #include "share/wire/closing.h"
 
 #define BACKLOG 64
-#define FDS_ROOM 253 /* descriptors that a packet may bring: those without room the kernel would close, on this thread */
+#define FDS_ROOM 253 /* the most descriptors in a packet (Linux); with less room the kernel would close the rest, on this thread */
 
 /* Failing ------------------------------------------------------------------------------------------------------------------------------ */
 
@@ -56,7 +56,7 @@ static void lock_path_of(const char *path, char lock_path[SHARE_PATH_SIZE + size
     snprintf(lock_path, SHARE_PATH_SIZE + sizeof SHARE_LOCK_SUFFIX, "%s%s", path, SHARE_LOCK_SUFFIX);
 }
 
-/* Whether the file is still the one at the path: whoever closes a listener removes its lock file. */
+/* Whether the opened file is still the file at the path. A listener removes its lock file when it closes. */
 static bool is_at(int fd, const char *path)
 {
     struct stat opened, found;
@@ -74,7 +74,7 @@ static weir_status take_lock(const char *path, weir_error *error, int *lock_fd)
             return weir__fail(error, status, "the lock file %s cannot be opened: %s", lock_path,
                               WEIR__WHY(errno, "check the directory's owner and mode"));
         }
-        fchmod(fd, 0600); /* whatever the umask is */
+        fchmod(fd, 0600); /* the umask may have taken the owner's bits */
         if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
             int code = errno;
             close(fd);
@@ -87,11 +87,12 @@ static weir_status take_lock(const char *path, weir_error *error, int *lock_fd)
             *lock_fd = fd;
             return WEIR_OK;
         }
-        close(fd); /* its owner was closing it: the next attempt makes a new one */
+        close(fd); /* the owner has just removed this lock file: the next attempt makes a new one */
     }
 }
 
-/* Whether nobody listens at the socket. The lock alone does not say so: its file may have been deleted, and others have none. */
+/* Returns WEIR_OK if no process listens at the socket. The lock alone does not show that: its file may have been deleted, and programs
+   without Weir take no lock. */
 static weir_status check_stale(const char *path, weir_error *error)
 {
     int fd = -1, code = share_connect_now(path, &fd);
@@ -105,12 +106,12 @@ static weir_status check_stale(const char *path, weir_error *error)
                       WEIR__WHY(code, "choose another share.socket"));
 }
 
-/* What a listener that died has left. */
+/* Removes the socket of a dead listener, if there is one. */
 static weir_status remove_stale(const char *path, weir_error *error)
 {
     struct stat info;
     if (lstat(path, &info) != 0)
-        return WEIR_OK; /* nothing is there, or bind() will say what is wrong */
+        return WEIR_OK; /* the path is free, or bind() will fail and say why */
     if (!S_ISSOCK(info.st_mode))
         return weir__fail(error, WEIR_INVALID, "%s exists and is not a socket: remove it, or choose another share.socket", path);
     weir_status status = check_stale(path, error);
@@ -126,14 +127,15 @@ static weir_status remove_stale(const char *path, weir_error *error)
 #define SO_PASSRIGHTS 83 /* Linux 6.16 */
 #endif
 
-/* A descriptor that a client sends may take long to close. Where the kernel can, it refuses to send one; connections inherit that. */
+/* The close of a descriptor that a client sends may take long, so the kernel is told, where it can, to refuse such descriptors. Accepted
+   connections inherit this. */
 static bool forbid_descriptors(int fd)
 {
     int no = 0;
     return setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no) == 0;
 }
 
-/* Nobody can connect before listen(), so that the mode is right by then, whatever the process's umask. */
+/* The mode is set between bind() and listen(), since nobody can connect before listen(); so the process's umask does not matter. */
 static weir_status bind_and_listen(const char *path, mode_t mode, bool takes_descriptors, weir_error *error, struct share_listener *listener)
 {
     struct sockaddr_un address;
@@ -165,7 +167,7 @@ static void remove_lock(const char *path, int lock_fd)
         unlink(lock_path);
 }
 
-/* Somebody may have deleted the socket, and another one be there. */
+/* Compares the file with the listener's, since somebody may have deleted the socket and put another one at the path. */
 bool share_listener_is_there(const struct share_listener *listener)
 {
     struct stat info;
@@ -208,7 +210,7 @@ void share_listener_close(struct share_listener *listener)
         return;
     if (share_listener_is_there(listener))
         unlink(listener->path);
-    /* Whoever is at the door may have sent something already. */
+    /* Clients that wait to be accepted may have sent descriptors already, so each is accepted and closed with care. */
     shutdown(listener->fd, SHUT_RDWR);
     for (int fd; (fd = share_accept(listener)) >= 0;)
         share_close_socket(fd);
@@ -229,7 +231,7 @@ void share_socket_sweep(const char *path)
 {
     char lock_path[SHARE_PATH_SIZE + sizeof SHARE_LOCK_SUFFIX];
     lock_path_of(path, lock_path);
-    /* Without O_CREAT: who is just leaving has removed it, and who was killed has not. */
+    /* Without O_CREAT: the lock file of a killed listener is still there, and a listener that is closing has removed its own. */
     int fd = open(lock_path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return;
@@ -297,7 +299,7 @@ bool share_has_hung_up(int fd)
 
 /* Packets ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* Aligned as control messages have to be. */
+/* A union, so that the bytes are aligned like a control message header. */
 union control {
     struct cmsghdr header;
     char bytes[CMSG_SPACE(FDS_ROOM * sizeof(int)) + CMSG_SPACE(64)];
@@ -320,7 +322,7 @@ enum share_io share_send(int fd, const void *bytes, size_t len, int passed)
         sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (sent < 0 && errno == EINTR);
     if (sent >= 0)
-        return SHARE_DONE; /* a packet goes whole or not at all */
+        return SHARE_DONE; /* a packet is sent whole or not at all */
     switch (errno) {
     case EAGAIN:
     case ENOBUFS:
@@ -335,7 +337,7 @@ enum share_io share_send(int fd, const void *bytes, size_t len, int passed)
     }
 }
 
-/* Collects the descriptors that came. *other: something else came. Returns how many came. */
+/* Collects the descriptors from the control messages and returns their number. *other is set if another kind of control message came. */
 static size_t take_fds(struct msghdr *message, int fds[FDS_ROOM], bool *other)
 {
     size_t count = 0;
@@ -370,7 +372,7 @@ bool share_guard(int fd)
     return forbid_descriptors(fd) && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
-/* Whether the next packet has ancillary data; what of it is looked at without room for it is not closed. */
+/* Whether the next packet has ancillary data. MSG_PEEK without room for control messages sets MSG_CTRUNC and closes no descriptor. */
 static bool brings_something(int fd)
 {
     char byte;
@@ -389,7 +391,8 @@ enum share_io share_receive(int fd, void *bytes, size_t capacity, size_t *len, i
     if (passed == SHARE_GUARDED)
         passed = NULL;
     ssize_t received = receive_packet(fd, &message);
-    /* Told once where the other side closed without reading all that it was sent. What it had sent itself, such as why, is still there. */
+    /* ECONNRESET is reported once if the other side closed without reading all of its queue. Messages that it sent, such as the reason, can
+       still be read. */
     if (received < 0 && errno == ECONNRESET)
         received = receive_packet(fd, &message);
     if (received < 0)
