@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * outbox.h - messages that the other side of a connection is still to get, in order: what did not fit into its socket follows when there is
- * room. Owned by the connection, and guarded as it is.
+ * outbox.h - an outbox keeps messages that did not fit into a socket, in order, until the socket has room.
+ *
+ * Part of a connection, and guarded by the same lock as the connection.
  */
 #ifndef WEIR_SHARE_OUTBOX_H
 #define WEIR_SHARE_OUTBOX_H
@@ -10,10 +11,10 @@
 #include "share/wire/wire.h"
 
 struct share_outbox {
-    unsigned char *bytes; /* each message behind its length, two bytes of this machine */
+    unsigned char *bytes; /* each message follows its length, which has two bytes in the byte order of this machine */
     size_t len, capacity;
-    size_t at; /* the first that is not sent yet; len: there is none */
-    bool is_short; /* a message was lost for want of host memory */
+    size_t at; /* index of the first message that is not sent yet; equal to len if all are sent */
+    bool is_short; /* a message was lost because host memory ran out */
 };
 
 static inline bool share_outbox_is_empty(const struct share_outbox *outbox)
@@ -21,14 +22,14 @@ static inline bool share_outbox_is_empty(const struct share_outbox *outbox)
     return outbox->at == outbox->len;
 }
 
-/* false: no host memory; the message is not kept, which the outbox remembers. */
+/* Keeps the message. Returns false, and sets is_short, if host memory runs out. */
 bool share_outbox_add(struct share_outbox *outbox, const struct wire_message *message);
 void share_outbox_clear(struct share_outbox *outbox);
 
-/* Sends what there is. SHARE_AGAIN: the socket is full, and something is left. */
+/* Sends the kept messages. Returns SHARE_AGAIN if the socket is full and messages are left. */
 enum share_io share_outbox_flush(struct share_outbox *outbox, int fd);
-/* Sends the message behind what there is, or keeps it, up to `most` bytes of messages. SHARE_AGAIN: it is kept. SHARE_BROKEN: it is lost,
-   since the other side has not read for too long, or there is no host memory. */
+/* Sends the kept messages and then `message`. Returns SHARE_AGAIN if the socket is full and `message` is kept, and SHARE_BROKEN if
+   `message` is lost: `most` bytes are kept already, because the other side has not read for long, or host memory runs out. */
 enum share_io share_outbox_say(struct share_outbox *outbox, int fd, const struct wire_message *message, size_t most);
 
 #endif

@@ -19,9 +19,9 @@
 #include "lib/base/service.h"
 #include "share/wire/closing.h"
 
-#define REQUEST 1 /* of every question but the HELLO of an importer */
+#define REQUEST 1 /* the request number of every question, except the HELLO of an importer */
 #define KNOCK_AGAIN UINT64_C(2000000) /* nanoseconds between two attempts at a listener whose queue is full */
-#define DRAIN_MAX 64                  /* answers of one process in one go, so that none keeps the others waiting */
+#define DRAIN_MAX 64                  /* answers read from one process before the others get a turn */
 
 void share_program_name(char name[WIRE_NAME_SIZE])
 {
@@ -57,7 +57,7 @@ __attribute__((format(printf, 3, 4))) static void fail(struct share_query *query
     end(query, status);
 }
 
-/* Who is asked, for texts. */
+/* The kind of process that is asked, for error texts. */
 static const char *noun(const struct share_query *query)
 {
     return query->role ? "exporter" : "process";
@@ -76,7 +76,7 @@ static void fail_in_time(struct share_query *query)
 
 /* Answers ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* The answer that ends it; and whether parts come before. */
+/* The type of the answer that ends the question. */
 static enum wire_type final_of(enum wire_type question)
 {
     switch (question) {
@@ -142,7 +142,7 @@ static void take_packet(struct share_query *query, const unsigned char *bytes, s
 
 static void drain(struct share_query *query)
 {
-    /* The pool comes with WELCOME. */
+    /* For an importer the pool's descriptor comes with WELCOME. */
     int *passed = query->role == WIRE_ROLE_IMPORTER && query->pool_fd < 0 ? &query->pool_fd : NULL;
     for (int taken = 0; taken < DRAIN_MAX && !query->is_over && query->fd >= 0; taken++) {
         unsigned char bytes[WIRE_SIZE_MAX];
@@ -165,11 +165,11 @@ static void send_question(struct share_query *query, const struct wire_message *
 {
     unsigned char bytes[WIRE_SIZE_MAX];
     enum share_io io = share_send(query->fd, bytes, wire_encode(question, bytes), -1);
-    if (io == SHARE_AGAIN) { /* there is room for one packet, but no memory just now */
+    if (io == SHARE_AGAIN) { /* the socket has room, but the kernel has no memory just now: connect again later */
         hang_up(query);
     } else if (io == SHARE_BROKEN) {
         fail(query, WEIR_PROTOCOL, "%s: what listens there cannot be sent a message", query->path);
-    } /* SHARE_CLOSED: what it said before it closed tells why */
+    } /* SHARE_CLOSED: the other side may have sent the reason before it closed */
 }
 
 static void say(struct share_query *query)
@@ -212,7 +212,7 @@ weir_status share_connect(const char *path, unsigned role, weir_error *error, in
     return status;
 }
 
-/* false: its queue is full, to be tried again. */
+/* Connects and sends the question. Returns false if the queue of the listener is full, so that the caller tries again. */
 static bool connect_and_say(struct share_query *query)
 {
     weir_error error = WEIR_ERROR_INIT;
@@ -229,7 +229,7 @@ static bool connect_and_say(struct share_query *query)
 
 /* All of them -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Whether any is left that has no connection yet. */
+/* Connects the questions that have no connection yet. Returns whether some are left without one. */
 static bool connect_all(struct share_query *queries, size_t count, uint64_t deadline)
 {
     bool is_left = false;
@@ -239,7 +239,8 @@ static bool connect_all(struct share_query *queries, size_t count, uint64_t dead
     return is_left;
 }
 
-/* polled: room for each. */
+/* Waits for answers, or until the deadline, and reads them. `polled` has an entry for each query. With `knock_again` it waits no longer
+   than KNOCK_AGAIN, since some listener's queue was full. */
 static void wait_for_answers(struct share_query *queries, size_t count, struct pollfd *polled, uint64_t deadline, bool knock_again)
 {
     if (knock_again)
@@ -292,7 +293,7 @@ void share_queries_run(struct share_query *queries, size_t count, uint64_t deadl
     }
     if (!polled)
         return;
-    /* Once at least, so that what is there already is heard however late it is. */
+    /* At least one round, so that answers that have arrived are read even after the deadline. */
     do {
         bool is_left = connect_all(queries, count, deadline);
         if (!are_over(queries, count))

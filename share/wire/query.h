@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * query.h - the client of all sockets: questions to control sockets of other processes, and of observers and importers to exports; any number
- * at a time, each to its own socket, none waiting for another.
+ * query.h - the client side: sends questions to the control sockets of other processes (as a controller), or to exports (as an observer or
+ * importer). Any number of questions run at a time, each on its own connection, and none waits for another.
  *
- * Blocks the calling thread until all are answered or the deadline has passed; no lock, no state between calls, nothing of CUDA.
+ * The calling thread blocks until all questions are answered or the deadline has passed. No lock, no state between calls, and no calls of
+ * CUDA.
  */
 #ifndef WEIR_SHARE_QUERY_H
 #define WEIR_SHARE_QUERY_H
@@ -12,43 +13,47 @@
 #include "share/wire/socket.h"
 #include "share/wire/wire.h"
 
-/* One attempt to connect, which waits for nothing. WEIR_GONE (nobody listens), WEIR_REFUSED (no permission, or share_check_server()),
-   WEIR_PROTOCOL (a socket of another type), WEIR_TIMEOUT (the listener's queue is full; polling tells nothing of that),
-   WEIR_NO_HOST_MEMORY, WEIR_INVALID. role: as of a query; for the text. *server: who it is, where that is known. */
+/* Tries once to connect to `path`, without waiting. Returns WEIR_GONE (nobody listens), WEIR_REFUSED (no permission, or
+   share_check_server() refused), WEIR_PROTOCOL (the path has a socket of another type), WEIR_TIMEOUT (the queue of the listener is full;
+   poll() cannot tell when it has room), WEIR_NO_HOST_MEMORY or WEIR_INVALID. `role` is the role of a query, for the error text. *server
+   gets the ids of the process that listens, if they can be known. */
 weir_status share_connect(const char *path, unsigned role, weir_error *error, int *fd, struct ucred *server);
 
-/* What this program calls itself, as it may be sent. */
+/* Writes the name of this program in a form that a message may carry. */
 void share_program_name(char name[WIRE_NAME_SIZE]);
 
 struct share_query {
-    /* The caller's. */
+    /* The caller sets these. */
     const char *path;
-    struct wire_message question; /* a controller's, or an observer's; its request number is set here */
-    unsigned role;                /* 0: a controller, at a control socket; or an enum wire_role, at that of an export. Of an observer HELLO comes
-                                     first, whose WELCOME is the first answer; that is all that an importer asks here */
-    const char *called;           /* who is asked, in texts; NULL: the path */
-    /* Each answer, of a type that belongs to the question, the last one too, but no refusal. false: it does not belong there, which ends
-       the query with WEIR_PROTOCOL. NULL: nobody cares for them. */
+    struct wire_message question; /* one that a controller, an observer or an importer sends; query.c sets its request number */
+    /* 0: a controller, at a control socket; or an enum wire_role, at the socket of an export. For an observer, query.c sends HELLO first,
+       and the question after WELCOME; an importer asks nothing but HELLO here */
+    unsigned role;
+    const char *called;           /* the name of the asked process in error texts; NULL: the path */
+    /* Called for each answer, the last one too, but not for a refusal. Returning false says that the answer does not fit the question, and
+       ends the query with WEIR_PROTOCOL. NULL: answers are ignored. */
     bool (*take)(struct share_query *query, const struct wire_message *answer);
     void *data;
 
-    /* How it ended. WEIR_OK; WEIR_GONE (nobody listens there, or it died), WEIR_TIMEOUT, WEIR_REFUSED (credentials, another version),
-       WEIR_PROTOCOL, WEIR_NO_HOST_MEMORY, or the status with which the process denied it. */
+    /* The outcome: WEIR_OK, WEIR_GONE (nobody listens there, or the process died), WEIR_TIMEOUT, WEIR_REFUSED (credentials, or another
+       version), WEIR_PROTOCOL, WEIR_NO_HOST_MEMORY, or the status with which the process denied the question. */
     weir_status status;
-    char text[SHARE_PATH_SIZE + WIRE_TEXT_SIZE]; /* why, with the path, or in the words of the process that denied it; "" with WEIR_OK */
-    int pid;                   /* of the listening process in this PID namespace; 0: it is in another one, or not reached */
+    /* the reason, with the path, or in the words of the process that denied; "" with WEIR_OK */
+    char text[SHARE_PATH_SIZE + WIRE_TEXT_SIZE];
+    int pid;                   /* the listening process, in this PID namespace; 0: it is in another namespace, or was not reached */
     unsigned uid;
 
-    int fd, pool_fd; /* an importer's: the connection, however it ended, and what came with WELCOME, the caller's; -1: none */
+    /* for an importer: the connection, whatever the outcome, and the descriptor that came with WELCOME; both are the caller's; -1: none */
+    int fd, pool_fd;
 
-    /* query.c's own. */
+    /* Only query.c uses these. */
     bool is_sent, is_over, is_welcome;
 };
 
-/* Asks one of them now, and waits for nothing; its answer is for share_queries_run(), which must follow. */
+/* Sends one question now, without waiting. The caller must pass it to share_queries_run() afterwards, which receives the answer. */
 void share_query_send(struct share_query *query);
 
-/* Asks all of them, until `deadline` by weir__service_now(). */
+/* Asks all questions and waits for their answers until `deadline`, by weir__service_now(). */
 void share_queries_run(struct share_query *queries, size_t count, uint64_t deadline);
 
 #endif

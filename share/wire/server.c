@@ -19,13 +19,14 @@
 #include "share/base/forked.h"
 #include "share/wire/closing.h"
 
-#define ACCEPT_MAX 16           /* connections in one go */
-#define REST (GPU_SECOND / 10)  /* of the listener when connections cannot be had */
+#define ACCEPT_MAX 16           /* connections that one call accepts */
+#define REST (GPU_SECOND / 10)  /* pause before the listener is watched again after a shortage of descriptors or memory */
 
-/* How often to try to listen anew: the directory may be removed while it is looked at, and then another one is the right one. */
+/* Attempts to listen anew. The directory may be removed between the check and bind(), and then another directory is the right one. */
 #define LISTEN_ATTEMPTS 3
 
-/* Nanoseconds after a look at the listener's file until the next; the last ones first. */
+/* Pauses between checks of the listener's file, in nanoseconds, indexed by the number of checks that are left: the last check's comes
+   first. */
 static const uint64_t looks[] = { WEIR__SERVICE_NEVER, 10 * GPU_SECOND, GPU_SECOND };
 
 /* The listener --------------------------------------------------------------------------------------------------------------------------- */
@@ -36,13 +37,14 @@ static bool watch_listener(struct share_server *server, int operation, uint32_t 
     return epoll_ctl(server->epoll_fd, operation, server->listener.fd, &event) == 0;
 }
 
-/* The last close of one waits for a grace period of the kernel, some 10 ms. */
+/* Closes an inotify descriptor on another thread, since the last close waits for a grace period of the kernel, some 10 ms. */
 static void close_inotify(int fd)
 {
     share_close_away(&fd, 1, NULL);
 }
 
-/* Of the file that the socket has: the last name of it goes, as no event tells before the socket is closed. */
+/* Makes an inotify that watches the listener's file. Removing the file's last name changes its attributes, which IN_ATTRIB reports;
+   IN_DELETE_SELF comes only once the socket is closed too. */
 static void watch_file(struct share_server *server)
 {
     struct epoll_event event = { .events = EPOLLIN, .data.ptr = &server->gone_fd };
@@ -69,7 +71,7 @@ bool share_server_is_lost(struct share_server *server, uint64_t now)
     if (now < server->look_at || !server->looks)
         return false;
     bool is_lost = !share_listener_is_there(&server->listener);
-    if (is_lost && server->looks == 1) /* it is looked at until there is one */
+    if (is_lost && server->looks == 1) /* checks go on until the server listens at an existing file */
         server->looks++;
     uint64_t pause = looks[--server->looks];
     server->look_at = pause == WEIR__SERVICE_NEVER ? pause : now + pause;
@@ -146,7 +148,8 @@ static void hold_spare(struct share_server *server)
         server->spare_fd = fcntl(server->epoll_fd, F_DUPFD_CLOEXEC, 0);
 }
 
-/* Without descriptors or memory a connection stays where it is, and would be told of for ever: the listener rests for a while. */
+/* After a shortage of descriptors or memory: a connection that cannot be accepted stays in the queue, and epoll would report it again and
+   again. So the listener is not watched for a while. */
 static void rest_if_short(struct share_server *server, int code)
 {
     if (code != EMFILE && code != ENFILE && code != ENOBUFS && code != ENOMEM)
@@ -174,8 +177,8 @@ struct wire_message share_refusal_of(enum wire_type type, uint32_t request, weir
     return message;
 }
 
-/* Takes a connection into fresh_fd, where a forked child closes it: the process may fork while it is found out who it is from. *code: the
-   errno for which it can only be refused, or none be had; 0. */
+/* Accepts a connection into fresh_fd, where the child of a fork finds and closes it: the process may fork while the connection is checked.
+   Returns whether there is one. *code is 0, or the errno for which the connection must be refused or could not be accepted. */
 static bool accept_fresh(struct share_server *server, int *code)
 {
     share_forked_hold();
@@ -185,7 +188,7 @@ static bool accept_fresh(struct share_server *server, int *code)
         close(server->spare_fd);
         server->spare_fd = -1;
         server->fresh_fd = share_accept(&server->listener);
-        if (server->fresh_fd < 0) { /* nobody is there, perhaps: Linux looks for a descriptor first */
+        if (server->fresh_fd < 0) { /* perhaps no client waits: Linux looks for a free descriptor before it looks into the queue */
             *code = errno;
             hold_spare(server);
         }
@@ -246,7 +249,7 @@ void share_crowd_count(struct share_crowd *crowd, int fd, pid_t pid, uid_t uid)
 
 bool share_crowd_has_room(struct share_crowd *crowd, const struct share_crowd_limits *limits, weir_status status, weir_error *error)
 {
-    /* Those that take long to close still take a place, so that nobody has this process hold ever more. */
+    /* Connections that are still being closed count too, so that nobody can make this process hold more and more of them. */
     share_closing_count(crowd->pid, crowd->uid, is_stranger, &crowd->of_process, &crowd->of_user, &crowd->of_strangers);
     if (crowd->of_process >= limits->process)
         weir__fail(error, status, "process %ld has %u connections to this socket already: close some, or try again later",
@@ -289,13 +292,14 @@ void share_connection_close(struct share_connection *connection)
     share_outbox_clear(&connection->outbox);
     if (fd < 0)
         return;
-    /* A child may have a copy of the socket, or be forked now: epoll would go on telling of that, and the other side see no end. */
+    /* The socket leaves the epoll set first: a forked child may have a copy of it, for which epoll would go on reporting events.
+       share_close_socket() shuts the connection down for the copies too. */
     epoll_ctl(connection->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
     connection->fd = -1;
     share_close_socket(fd);
 }
 
-/* Whether something can be sent now. */
+/* SHARE_DONE if a message can be sent now. */
 static enum share_io look(const struct share_connection *connection)
 {
     return connection->fd < 0 ? SHARE_CLOSED : connection->is_blocked ? SHARE_AGAIN : SHARE_DONE;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * server.h - the server of both kinds of sockets, those of exports and control sockets: it lets in who may connect, as many as there is room
- * for, and sends what they are to get in order.
+ * server.h - the server side of both kinds of sockets, those of exports and control sockets. A server accepts connections as long as there
+ * is room, and sends each connection its messages in order.
  *
- * A server is part of an export or a control socket, and the service thread's alone. A connection is part of what its owner knows of who
- * connected (client.h, control_answer.h), and guarded as that is.
+ * A server is part of an export or a control socket, and only the service thread uses it. A connection is part of the client (client.h) or
+ * asker (control_answer.h) that it belongs to, and guarded by the same lock.
  */
 #ifndef WEIR_SHARE_SERVER_H
 #define WEIR_SHARE_SERVER_H
@@ -14,95 +14,101 @@
 #include "share/base/wait.h"
 #include "share/wire/outbox.h"
 
-#define SHARE_PATIENCE (5 * GPU_SECOND) /* that a connection which holds nothing may be silent, or read nothing */
+#define SHARE_PATIENCE (5 * GPU_SECOND) /* how long a connection that holds nothing may stay silent, or not read its messages */
 
 struct share_server {
     struct share_listener listener;
-    int epoll_fd;          /* tells of the listener, with the server as data, and of what its owner adds */
-    int fresh_fd;          /* a connection that is being judged; -1: none */
-    int gone_fd;           /* an inotify that tells of the listener's file, with its own place here as data; -1: none can be had, and nothing is told */
-    unsigned looks;        /* left to take at the file, the next at look_at */
-    uint64_t look_at;      /* nanoseconds; WEIR__SERVICE_NEVER: no look is due */
-    int spare_fd;          /* given up for the moment that it takes to refuse who comes when no other is left; -1: none */
-    uint64_t accept_again; /* nanoseconds; 0: the listener is watched */
-    enum wire_type refusal; /* of who is turned away: REFUSED or DENIED */
-    /* Takes the connection; false: the error says why not. */
+    int epoll_fd;          /* watches the listener, with the address of the server as epoll data, and the descriptors that the owner adds */
+    int fresh_fd;          /* an accepted connection while it is checked; -1: none */
+    /* an inotify descriptor that watches the listener's file, with the address of this field as epoll data; -1: no inotify, so no events */
+    int gone_fd;
+    unsigned looks;        /* how many more times to check that the listener's file exists; the next time at look_at */
+    uint64_t look_at;      /* nanoseconds; WEIR__SERVICE_NEVER: no check is due */
+    /* a descriptor in reserve: if none is left for accept(), it is closed so that a connection can be accepted and refused; -1: none */
+    int spare_fd;
+    uint64_t accept_again; /* nanoseconds: when to watch the listener again after a shortage of descriptors; 0: it is watched */
+    enum wire_type refusal; /* the message that refuses a connection: REFUSED or DENIED */
+    /* Takes the connection over. Returns false, and sets the error, if the connection is refused. */
     bool (*admit)(struct share_server *server, int fd, weir_error *error);
 };
 
-/* No descriptor is open. */
+/* The initial value, without open descriptors. */
 #define SHARE_SERVER_INIT(type, function) \
     (struct share_server){ .listener = { .fd = -1, .lock_fd = -1 }, .epoll_fd = -1, .fresh_fd = -1, .gone_fd = -1, .spare_fd = -1, \
                            .look_at = WEIR__SERVICE_NEVER, .refusal = (type), .admit = (function) }
 
-/* Watches the listener, which is there. false: errno. */
+/* Makes the epoll set and watches the listener, which must be open. Returns false with errno. */
 bool share_server_open(struct share_server *server);
-/* Closes what is open. */
+/* Closes the listener and all other descriptors that are open, and removes the listener's file. */
 void share_server_close(struct share_server *server);
-/* The same in the child of a fork, where the socket stays the parent's. */
+/* The same in the child of a fork, where the listener's file stays, as it is the parent's. */
 void share_server_forget(struct share_server *server);
-/* Takes or turns away those who knock, some of them. shortage: set, for the owner's log, where this process has no descriptor or memory for
-   them: WEIR_NO_HOST_MEMORY. */
+/* Accepts a number of waiting connections, and takes or refuses each. *shortage is set to WEIR_NO_HOST_MEMORY, for the owner's log, if this
+   process lacks descriptors or memory for a connection. */
 void share_server_accept(struct share_server *server, weir_error *shortage);
-/* The epoll told of the listener's file: it may be gone. */
+/* The owner calls this when epoll reports gone_fd: the listener's file may be gone. */
 void share_server_suspect(struct share_server *server);
-/* Whether a look is due, and the listener's file is gone: nobody finds the server any more, until its owner has it listen elsewhere. After a
-   logout the directory is not gone all at once, so more looks follow. */
+/* Returns true if a check is due and the listener's file is gone, so that clients cannot find the server until its owner listens elsewhere.
+   A logout does not remove the directory all at once, so more checks follow later. */
 bool share_server_is_lost(struct share_server *server, uint64_t now);
-/* Gives up where it listened, which is copied to `former`, and its lock, and listens where `listen` makes a listener, which is tried a few
-   times. The statuses of `listen`. */
+/* Closes the listener, whose path is copied to `former`, and listens at the path that `listen` chooses. Tries `listen` a few times, and
+   returns its last status. */
 typedef weir_status share_listen_fn(void *data, struct share_listener *listener, weir_error *error);
 weir_status share_server_listen_again(struct share_server *server, share_listen_fn *listen, void *data, char former[SHARE_PATH_SIZE],
                                       weir_error *error);
-/* Accepts again, if it is time to. Returns when to look. */
+/* Watches the listener again if the pause after a shortage is over. Returns when to call this next. */
 uint64_t share_server_resume(struct share_server *server, uint64_t now);
 
-/* The refusal of a request, or with request 0 of the connection, with as much of the text as fits and may be sent. */
+/* A message that refuses a request, or with request 0 the connection. A long text is cut, and characters that may not be sent are left
+   out. */
 struct wire_message share_refusal_of(enum wire_type type, uint32_t request, weir_status status, const char *text);
 
 /*
- * Whether there is room for one more connection that holds nothing. Those that are there are counted by process, by user, and of all
- * strangers together, who are neither this process's own user nor root. So no process takes the places of another, no user those of another,
- * and strangers never those of the owner and root.
+ * Decides whether there is room for one more connection that holds nothing. Existing connections are counted by process, by user, and over
+ * all strangers together (users other than this process's own and root). So no process uses up the places of another process, no user those
+ * of another user, and strangers never those of the owner and root.
  */
 struct share_crowd {
-    pid_t pid; /* who wants to join; 0: in a PID namespace that this process cannot see, and so not counted by process */
+    /* the process that wants to connect; 0: it is in a PID namespace that this process cannot see, and is not counted by process */
+    pid_t pid;
     uid_t uid;
-    unsigned of_process, of_user, of_strangers; /* are there already */
+    unsigned of_process, of_user, of_strangers; /* existing connections */
 };
 
 struct share_crowd_limits {
     unsigned process, user, strangers;
 };
 
-/* Counts one that is there, unless its other end is closed: it is only still to be seen. */
+/* Counts an existing connection, unless the other side has closed it. */
 void share_crowd_count(struct share_crowd *crowd, int fd, pid_t pid, uid_t uid);
-/* false: the error has the status, and says whose connections are too many. */
+/* Returns false, and an error with `status` that says whose connections are too many, if there is no room. */
 bool share_crowd_has_room(struct share_crowd *crowd, const struct share_crowd_limits *limits, weir_status status, weir_error *error);
 
 struct share_connection {
     int fd; /* -1: closed */
     int epoll_fd;
-    void *data;         /* what that epoll tells of it with */
-    uint32_t deaf_to;   /* EPOLLIN: nothing is read of it while it is blocked; else 0 */
-    bool is_blocked;    /* its socket is full: epoll tells when it is not */
-    uint64_t last;      /* nanoseconds: when it was last heard, or read what had been kept for it */
-    struct share_outbox outbox; /* what did not fit; while there is any, it is blocked */
+    void *data;         /* the epoll data of the connection */
+    uint32_t deaf_to;   /* EPOLLIN: the connection is not read while it is blocked; else 0 */
+    bool is_blocked;    /* its socket is full; epoll then watches for room in it */
+    uint64_t last;      /* nanoseconds: when the other side last sent a message, or last read kept messages */
+    struct share_outbox outbox; /* messages that did not fit into the socket; is_blocked is set while there are any */
 };
 
-/* Whether it was silent, or read nothing, for SHARE_PATIENCE. What lies in its socket was said in time, and what there is room for can be
-   sent, however late this process comes to it: it may have been stopped. */
+/* Whether the other side was silent, or read nothing, for SHARE_PATIENCE. A message that is in the socket, or room in a full socket, counts
+   in its favour: this process may have been stopped itself and have noticed neither. */
 bool share_connection_is_late(const struct share_connection *connection, uint64_t now);
-/* Watches it. false: errno; the descriptor stays the caller's. */
+/* Adds the socket to the epoll set. Returns false with errno; then the descriptor stays the caller's. */
 bool share_connection_open(struct share_connection *connection);
 void share_connection_close(struct share_connection *connection);
-/* Sends the message now. SHARE_AGAIN: it does not fit behind what there is. */
+/* Sends the message now, with the descriptor `passed`, or -1. Returns SHARE_AGAIN if the socket is full or earlier messages are still
+   kept. */
 enum share_io share_connection_send(struct share_connection *connection, const struct wire_message *message, int passed);
-/* Sends it, or keeps it if nothing is passed and less than `most` bytes are kept. SHARE_BROKEN: it is lost. */
+/* Sends the message, or keeps it if it has no descriptor and the outbox holds less than `most` bytes. Returns SHARE_BROKEN if it can do
+   neither, and the message is lost. */
 enum share_io share_connection_answer(struct share_connection *connection, const struct wire_message *message, int passed, size_t most);
-/* Its socket has room again: watches it as before. */
+/* The socket has room again: watches it for messages as before. */
 void share_connection_unblock(struct share_connection *connection);
-/* Sends what is kept, unless it is blocked. */
+/* Sends the kept messages, unless the socket is full. */
 enum share_io share_connection_flush(struct share_connection *connection);
 
 #endif
