@@ -16,8 +16,8 @@
 
 struct batch {
     struct batch *next;
-    struct ucred sender; /* pid 0: nobody is counted */
-    bool has_thread;     /* false: none could be started yet */
+    struct ucred sender; /* pid 0: the batch is counted for nobody */
+    bool has_thread;     /* false: pthread_create() failed so far */
     size_t count;
     int fds[];
 };
@@ -38,7 +38,8 @@ static void *close_batch(void *data)
     return NULL;
 }
 
-/* With the lock. The application's signals are not for the thread. */
+/* Starts a thread for each batch that has none, with all signals blocked, since the signals are the application's. The caller holds
+   `lock`. */
 static void start_threads(void)
 {
     sigset_t all, former;
@@ -58,7 +59,7 @@ static void start_threads(void)
 void share_close_away(const int *fds, size_t count, const struct ucred *sender)
 {
     struct batch *batch = count ? malloc(sizeof *batch + count * sizeof *fds) : NULL;
-    if (!batch) { /* no host memory: to wait is better than to lose them for good */
+    if (!batch) { /* without host memory this thread closes them itself: a wait is better than a leak */
         for (size_t i = 0; i < count; i++)
             close(fds[i]);
         return;
@@ -72,8 +73,9 @@ void share_close_away(const int *fds, size_t count, const struct ucred *sender)
     pthread_mutex_unlock(&lock);
 }
 
-/* Whether nothing is left in the queue of a socket that was shut down: reads what came without a descriptor. Credentials are asked for since
-   they tell an empty packet from the end. */
+/* Empties the queue of a socket that was shut down, by reading packets that came without descriptors. Returns true once the queue is empty,
+   and false if a packet with descriptors is in the way. An empty packet looks like the end of the queue, so the kernel is asked to add the
+   sender's credentials to each packet. */
 static bool empty_queue(int fd)
 {
     union {
@@ -87,7 +89,7 @@ static bool empty_queue(int fd)
         struct iovec part = { .iov_base = &byte, .iov_len = 1 };
         struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control };
         ssize_t seen = recvmsg(fd, &message, MSG_PEEK | MSG_DONTWAIT);
-        if (seen < 0 && (errno == ECONNRESET || errno == EINTR)) /* told once */
+        if (seen < 0 && (errno == ECONNRESET || errno == EINTR)) /* recvmsg() reports ECONNRESET only once */
             continue;
         if (seen < 0 || (message.msg_flags & MSG_CTRUNC))
             return false;

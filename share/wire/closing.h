@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * closing.h - closing what strangers sent. The last close of a descriptor may take as long as its sender likes (SO_LINGER, a FUSE file), and
- * to close a socket closes the descriptors in its queue. So neither is done on a thread that must not wait: each batch has a thread of its
- * own, which ends with it.
+ * closing.h - closes descriptors that another process sent. The last close of such a descriptor takes as long as its sender likes
+ * (SO_LINGER, a file on FUSE). Closing a socket also closes the descriptors that wait in its queue. So a thread that must not wait hands
+ * them over: each batch of descriptors is closed by a thread of its own, which then ends.
  *
- * One list for the process, with a lock of its own, a leaf. Any thread may call; none waits. Not in the child of a fork.
+ * The process has one list of batches, guarded by a leaf lock. Any thread may call these functions, and none of them waits. The child of a
+ * fork must not call them.
  */
 #ifndef WEIR_SHARE_CLOSING_H
 #define WEIR_SHARE_CLOSING_H
@@ -15,12 +16,13 @@
 
 struct ucred; /* of sys/socket.h, with _GNU_SOURCE */
 
-/* Closes the descriptors, elsewhere. sender: who is to be counted for them meanwhile; NULL: nobody. */
+/* Closes the descriptors on another thread. share_closing_count() counts the batch for `sender` until then; NULL: for nobody. */
 void share_close_away(const int *fds, size_t count, const struct ucred *sender);
-/* Ends the connection at once, for both sides, and closes it: here, unless descriptors lie in its queue. */
+/* Shuts the connection down for both sides and closes the socket: on this thread, or, if descriptors wait in its queue, on another one. */
 void share_close_socket(int fd);
 
-/* How many batches are being closed still, of that process, of that user, and of those for whom is_counted holds. Adds to the counts. */
+/* Counts the batches that are not closed yet: adds the batches from process `pid` to *of_process, those from user `uid` to *of_user, and
+   those from users for whom is_counted() is true to *of_counted. */
 void share_closing_count(pid_t pid, uid_t uid, bool (*is_counted)(uid_t uid), unsigned *of_process, unsigned *of_user, unsigned *of_counted);
 
 #endif

@@ -17,13 +17,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Aligned as netlink's messages have to be. */
+/* A union, so that the bytes are aligned like a netlink header. */
 union answer {
     struct nlmsghdr header;
     char bytes[1024];
 };
 
-/* The kernel's number of the socket at the other end, or 0. */
+/* The kernel's number (the inode) of the socket at the other end, from the kernel's answer; 0 if the answer does not have it. */
 static uint32_t peer_in(const union answer *answer, size_t len)
 {
     if (len < NLMSG_LENGTH(sizeof(struct unix_diag_msg)) || !NLMSG_OK(&answer->header, len) ||
@@ -57,7 +57,7 @@ static uint32_t find_peer(int socket_fd)
     int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
     if (fd < 0)
         return 0;
-    /* The kernel has answered by the time that send() returns. */
+    /* The kernel puts its answer into the queue before send() returns. */
     if (send(fd, &packet, sizeof packet, 0) == (ssize_t)sizeof packet) {
         ssize_t len = recv(fd, &answer, sizeof answer, MSG_DONTWAIT);
         peer = len > 0 ? peer_in(&answer, (size_t)len) : 0;

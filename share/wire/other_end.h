@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* other_end.h - whether a process has the other end of a UNIX socket. No state. */
+/* other_end.h - tells whether a process holds the other end of a UNIX socket. No state. */
 #ifndef WEIR_SHARE_OTHER_END_H
 #define WEIR_SHARE_OTHER_END_H
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Whether it surely has not: it lives, its descriptors can be seen, and none is that socket. Neither this process nor the kernel may know:
-   those of other users are seen by root alone, and the other end of a connection that is not accepted yet has no number. */
+/* Returns true if process `pid` surely does not hold the other end of `socket`: the process lives, its descriptors are visible in /proc,
+   and none of them is that end. Returns false if the process holds it or if that cannot be known: only root sees the descriptors of other
+   users' processes, and the kernel has no number for the other end before the connection is accepted. */
 bool share_lacks_other_end(pid_t pid, int socket);
 
 #endif

@@ -20,7 +20,7 @@
 #include "share/wire/other_end.h"
 #include "share/wire/socket.h"
 
-/* Newer than the headers of many systems. */
+/* For systems whose headers are older than these calls. */
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
@@ -30,7 +30,7 @@
 
 /* Who it is ---------------------------------------------------------------------------------------------------------------------------- */
 
-/* The supplementary groups that the process had when it connected. */
+/* Reads the supplementary groups that the process had when it connected. Returns false if host memory runs out. */
 static bool read_groups(int socket, struct share_process *process)
 {
     socklen_t len = 0;
@@ -60,7 +60,7 @@ static bool read_start(pid_t pid, uint64_t *start)
     for (int i = 0; i < 20 && field; i++)
         field = strchr(field + 1, ' ');
     if (!field) {
-        errno = ENOENT; /* it ended meanwhile */
+        errno = ENOENT; /* the process ended before its file was read */
         return false;
     }
     *start = strtoull(field, NULL, 10) * (GPU_SECOND / (uint64_t)sysconf(_SC_CLK_TCK));
@@ -75,10 +75,11 @@ static uint64_t since_boot(void)
 }
 
 /*
- * For kernels before 6.5, from the pid alone. Between the connection and pidfd_open() the process may have died and its pid be another
- * process's. A death closes the socket, so one that is still connected afterwards says that the process is the one that connected, unless a
- * child of it has the socket too. For that case a process is refused that started after this call began, or that has not the other end.
- * Neither is known of other users' processes where /proc hides them (hidepid), which is no reason to take them for dead.
+ * Opens a pidfd from the pid alone, for kernels before 6.5. Between the connection and pidfd_open() the process may have died, and its pid
+ * may now belong to another process. A death closes the socket, so a socket that is still connected after pidfd_open() shows that the
+ * process is the right one, unless a child of the dead process holds the socket too. For that case a process is refused if it started after
+ * this call began, or if it does not hold the other end of the socket. Where /proc hides other users' processes (hidepid) neither can be
+ * checked, and such a process is accepted.
  */
 static int open_by_pid(int socket, const struct share_process *process, uint64_t asked_at)
 {
@@ -157,8 +158,9 @@ void share_process_close(struct share_process *process)
 /* Its memory --------------------------------------------------------------------------------------------------------------------------- */
 
 /*
- * An open pagemap stands for the address space that the process had then. A read of one byte is refused (EINVAL), as entries have eight;
- * once the address space is gone there is nothing to read. Neither waits for anything of that process, as a read of its memory might.
+ * Whether the address space behind an open /proc/PID/pagemap still exists. Entries of a pagemap have eight bytes, so while the address
+ * space exists a read of one byte fails with EINVAL; afterwards the read returns 0 bytes. Neither read waits for the process, as a read of
+ * its memory might.
  */
 static bool is_there(int fd)
 {
@@ -171,7 +173,7 @@ void share_process_watch_memory(struct share_process *process)
     struct pollfd death = { .fd = process->pidfd, .events = POLLIN };
     snprintf(path, sizeof path, "/proc/%ld/pagemap", (long)process->pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    /* While the process lives the number is its own. */
+    /* The pidfd is checked after open(): while the process lives, no other process can have its pid. */
     if (fd >= 0 && (!is_there(fd) || poll(&death, 1, 0) != 0)) {
         close(fd);
         fd = -1;
