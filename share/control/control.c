@@ -17,9 +17,9 @@
 #include "share/wire/directory.h"
 
 #define EVENTS_MAX 32
-#define SERVE_MAX 8   /* questions of one connection in one go, so that none keeps the others waiting */
-#define SWEEP_MS 100  /* for which it removes what killed processes left */
-#define WEIRS_MAX 9999 /* of one process */
+#define SERVE_MAX 8   /* questions of one connection in one run, so that the others get a turn */
+#define SWEEP_MS 100  /* time to remove sockets of killed processes */
+#define WEIRS_MAX 9999 /* control sockets of one process */
 
 void share_asker_send(struct share_asker *asker, const struct wire_message *message)
 {
@@ -44,7 +44,8 @@ static bool add_asker(struct share_control *control, int fd, const struct ucred 
     return false;
 }
 
-/* Neighbours that run out at once are many processes of one user. */
+/* Whether there is room for one more connection. Many processes of one user may run out of memory at once, hence the large limit for a
+   user. */
 static bool has_room(const struct share_control *control, const struct ucred *peer, weir_error *error)
 {
     static const struct share_crowd_limits limits = { .process = 16, .user = 64 };
@@ -68,14 +69,14 @@ static bool admit(struct share_server *server, int fd, weir_error *error)
     return false;
 }
 
-/* Who is sent more than its socket takes is asked nothing until it has read that. */
+/* Handles the events of an asker. An asker whose socket is full of answers is not read until it has read them. */
 static void serve(struct share_asker *asker, uint32_t events)
 {
     struct share_connection *connection = &asker->connection;
     if (connection->is_blocked) {
         share_connection_unblock(connection);
         enum share_io io = share_connection_flush(connection);
-        /* Who has gone reads nothing more, and is not heard while it is blocked. */
+        /* An asker that has disconnected never makes room, and is not read while it is blocked: end it here. */
         asker->is_over = asker->is_over || (io == SHARE_AGAIN ? events & (EPOLLHUP | EPOLLERR) : io != SHARE_DONE);
     }
     for (int served = 0; served < SERVE_MAX && !asker->is_over && !connection->is_blocked; served++) {
@@ -104,12 +105,12 @@ static void destroy_asker(struct share_asker *asker, struct share_asker **link)
     free(asker);
 }
 
-/* Ends those that are over or out of time. Returns when to look again. */
+/* Closes the connections that are over, and those that were idle for too long. Returns when to look again. */
 static uint64_t check_askers(struct share_control *control, uint64_t now)
 {
     uint64_t next = WEIR__SERVICE_NEVER;
     for (struct share_asker **link = &control->askers, *asker; (asker = *link);) {
-        /* Who waits for memory is waited for; that has a deadline of its own. So is who records. */
+        /* An asker whose GIVE, TRIM or RECORD is in progress may be silent: a GIVE or TRIM has its own deadline. */
         bool is_busy = asker->give || control->recording.asker == asker;
         bool is_waited_for = is_busy && !asker->connection.is_blocked;
         uint64_t limit = is_waited_for ? WEIR__SERVICE_NEVER : asker->connection.last + SHARE_PATIENCE;
@@ -125,7 +126,7 @@ static uint64_t check_askers(struct share_control *control, uint64_t now)
 
 /* Where it listens --------------------------------------------------------------------------------------------------------------------- */
 
-/* Several weirs of one process, and processes that are in other PID namespaces, may want the same name. */
+/* Listens at the first free name PID.N, since other weirs of this process, and processes of other PID namespaces, may use the same pid. */
 static weir_status listen_somewhere(void *data, struct share_listener *listener, weir_error *error)
 {
     (void)data;
@@ -147,7 +148,8 @@ static weir_status listen_somewhere(void *data, struct share_listener *listener,
     return weir__fail(error, status, "control: %d sockets of process %ld are in %s already", WEIRS_MAX, (long)getpid(), directory);
 }
 
-/* Without host memory neighbours of this process do not know which socket is its own, and ask it like another. */
+/* Notes the new path as weir.control_path, by which a request skips its own weir when it asks the neighbours. If host memory runs out
+   the path is NULL, and the weir asks itself like any other. */
 static void tell_path(struct share_control *control)
 {
     struct share_control_path *path = malloc(sizeof *path);
@@ -159,7 +161,7 @@ static void tell_path(struct share_control *control)
     control->w->control_path = path ? path->path : NULL;
 }
 
-/* The socket was removed, as with the runtime directory after a logout. */
+/* The socket's file was removed, for example by a logout: listens anew and logs that. */
 static void listen_again(struct share_control *control)
 {
     weir_error error = WEIR_ERROR_INIT;
@@ -173,7 +175,8 @@ static void listen_again(struct share_control *control)
 
 /* The service thread ------------------------------------------------------------------------------------------------------------------- */
 
-/* The one that has waited longest is given memory, a step of it: other jobs wait no longer where many ask at once. Returns when to go on. */
+/* Gives memory to the asker that has waited longest, one step of it, so that other jobs need not wait for many askers. Returns when the
+   next step is due. */
 static uint64_t give_step(struct share_control *control, uint64_t now)
 {
     struct share_asker *first = NULL;
@@ -223,7 +226,7 @@ static uint64_t run(struct weir__job *job)
 
 /* Opening and closing ------------------------------------------------------------------------------------------------------------------ */
 
-/* In the child of a fork: the sockets are the parent's to close, or its askers would not see its end. */
+/* Runs in the child of a fork. Closes the child's copies of the sockets; with an open copy the askers would not notice the parent's end. */
 static void close_in_child(struct share_forked *forked)
 {
     struct share_control *control = (struct share_control *)((char *)forked - offsetof(struct share_control, forked));

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * control.h - the control socket of a weir with `control: true`: who may ask it for its figures, for memory, and to change.
+ * control.h - the control socket of a weir with `control: true`. Tools and neighbours use it to ask for figures or memory, and to change
+ * the policy.
  *
- * A job of the service thread; no other thread touches it between open and close. It serves this user and root.
+ * A job of the service thread serves the socket; no other thread touches it between open and close. Only this user and root may connect.
  */
 #ifndef WEIR_SHARE_CONTROL_H
 #define WEIR_SHARE_CONTROL_H
 
 #include "lib/pool/weir_internal.h"
 
-/* Listens, and attaches itself to the weir, whose close closes it. WEIR_REFUSED, WEIR_INVALID (directory), WEIR_NO_HOST_MEMORY, WEIR_BUSY
-   (the process exits). */
+/* Opens the control socket and attaches it to the weir, which closes it in weir_close(). Returns WEIR_REFUSED or WEIR_INVALID (the
+   directory is unsafe or cannot be made), WEIR_NO_HOST_MEMORY, or WEIR_BUSY (the process exits). */
 weir_status share_control_open(weir *w, weir_error *error);
 
 #endif

@@ -34,7 +34,7 @@ static bool is_continuation(char c)
     return ((unsigned char)c & 0xc0) == 0x80;
 }
 
-/* The document in pieces, each of which ends with a character. */
+/* Sends the JSON document in pieces, cut only between UTF-8 characters. */
 static void tell(struct share_asker *asker, uint32_t request, const char *json, size_t len)
 {
     for (size_t at = 0, size; at < len; at += size) {
@@ -69,7 +69,7 @@ static void answer_figures(struct share_asker *asker, const struct wire_message 
 
 /* Giving ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* The number of the device, or -1: the process has no pool there. */
+/* Returns the index of the device, or -1 if this process has no pool on it. */
 static int find_device(weir *w, const char *uuid)
 {
     for (size_t d = 0; d < w->device_count; d++)
@@ -147,7 +147,7 @@ static void answer_give(struct share_asker *asker, const struct wire_message *qu
               });
 }
 
-/* Whether the policy has the pool; else `text` says which it has. */
+/* Whether the policy has a pool of that name. If not, `text` gets an error with the names that the policy has. */
 static bool has_pool(weir *w, const char *name, char text[WIRE_TEXT_SIZE])
 {
     pthread_mutex_lock(&w->config);
@@ -250,7 +250,7 @@ static void refuse_version(struct share_asker *asker, uint16_t version)
     share_asker_deny(asker, 0, WEIR_REFUSED, text);
 }
 
-/* Returns false if the message is no question; the caller still owns the descriptor. */
+/* Returns false if the message is no question of a controller; then the caller still owns the descriptor. */
 static bool take_question(struct share_asker *asker, const struct wire_message *question, int passed)
 {
     if (wire_sender(question->type) != WIRE_CONTROLLER_SENDS || (passed >= 0 && question->type != WIRE_RECORD))
@@ -272,7 +272,8 @@ void share_asker_answer(struct share_asker *asker, const unsigned char *bytes, s
         return;
     if (passed >= 0)
         share_close_away(&passed, 1, NULL);
-    /* A controller of another release is told so as often as it asks, and closes; where it does not, its connection is an idle one. */
+    /* A controller of another release gets this answer to each question, and should close the connection. If it does not, the connection
+       is closed later as an idle one. */
     if (fault == WIRE_OTHER_VERSION) {
         refuse_version(asker, version);
         return;

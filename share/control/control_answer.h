@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * control_answer.h - the connections of a control socket, and what is answered to which question.
+ * control_answer.h - the connections of a control socket, and the answers to their questions. An *asker* is one connection: a tool, or a
+ * neighbour that ran out of memory.
  *
- * Everything here is the service thread's, which serves one connection after the other and waits for none: memory is given in steps, over as
- * many runs of the job as that takes, and who does not read what it is sent is asked nothing more until it does.
+ * Only the service thread uses these structs. It never waits for an asker: it gives memory in steps, over several runs of the job, and
+ * reads no more questions from an asker that does not read its answers.
  */
 #ifndef WEIR_SHARE_CONTROL_ANSWER_H
 #define WEIR_SHARE_CONTROL_ANSWER_H
@@ -15,11 +16,12 @@
 #include "share/control/recording.h"
 #include "share/wire/server.h"
 
-/* Neighbours that run out again and again shall not keep this process busy with trimming: so many GIVEs at once, so many a second. */
+/* Limits for GIVE, so that neighbours that run out again and again do not keep this process busy with trimming. */
 #define SHARE_GIVES_AT_ONCE 512
 #define SHARE_GIVES_A_SECOND 512
 
-/* Where a control socket lies or lay: other threads may be looking at that (weir.control_path). */
+/* A path at which the control socket listens or once listened. Paths are kept until close, since other threads may be reading
+   weir.control_path. */
 struct share_control_path {
     struct share_control_path *next;
     char path[SHARE_PATH_SIZE];
@@ -30,39 +32,40 @@ struct share_control {
     struct share_forked forked;
     struct weir__job job;
     weir *w;
-    struct share_control_path *paths; /* that it has had, the latest first */
-    struct share_server server; /* whose epoll the job watches */
-    uint64_t gives_until;  /* nanoseconds, by weir__service_now() as all below: the GIVEs so far, at the rate of GIVES_A_SECOND, take until then */
+    struct share_control_path *paths; /* all paths so far, the latest first */
+    struct share_server server; /* the job watches its epoll set */
+    uint64_t gives_until;  /* the time, by weir__service_now(), until which the accepted GIVEs last at the rate of GIVES_A_SECOND */
     struct share_asker *askers;
     struct share_recording recording;
 };
 
-/* One connection of a controller, which may be a neighbour that ran out. */
+/* One connection, from a tool or a neighbour. */
 struct share_asker {
     struct share_asker *next;
     struct share_control *control;
-    struct share_connection connection; /* `last` is also when it was last given something */
-    int pid;      /* 0: in a PID namespace that this process cannot see */
+    struct share_connection connection; /* `last` is also set when the asker was given memory */
+    int pid;      /* 0: the process is in a PID namespace that this process cannot see */
     uid_t uid;
-    bool is_over; /* to be closed */
-    struct weir__give *give; /* GIVE or TRIM in progress, or NULL */
+    bool is_over; /* the connection is to be closed */
+    struct weir__give *give; /* the GIVE or TRIM in progress, or NULL; its next step is due at give_due, by weir__service_now() */
     enum wire_type give_type;
     uint32_t give_request;
     uint64_t give_since, give_due;
 };
 
-/* Answers one packet, at once or by share_asker_go_on(). passed: a descriptor that came with it, taken over, or -1. */
+/* Answers one packet, at once or, for GIVE and TRIM, later by share_asker_go_on(). Takes over `passed`, the descriptor that came with
+   the packet, or -1. */
 void share_asker_answer(struct share_asker *asker, const unsigned char *bytes, size_t len, int passed);
-/* When it is to be given more; WEIR__SERVICE_NEVER: it asks for nothing. */
+/* When the next step of a GIVE or TRIM is due; WEIR__SERVICE_NEVER without one. */
 uint64_t share_asker_due(const struct share_asker *asker);
-/* Gives it a step more. */
+/* Does the next step of the GIVE or TRIM, and answers the asker after the last step. */
 void share_asker_go_on(struct share_asker *asker);
-/* Ends what is being given. */
+/* Ends a GIVE or TRIM without an answer. */
 void share_asker_stop(struct share_asker *asker);
 
-/* Sends the message as soon as what came before it is sent (control.c). */
+/* Sends the message, or keeps it until the messages before it are sent. Defined in control.c. */
 void share_asker_send(struct share_asker *asker, const struct wire_message *message);
-/* Refuses a request, or, with request 0, the connection. */
+/* Refuses a request with DENIED; with request 0, the connection. */
 void share_asker_deny(struct share_asker *asker, uint32_t request, weir_status status, const char *text);
 void share_asker_ready(struct share_asker *asker, uint32_t request);
 

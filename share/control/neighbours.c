@@ -15,23 +15,24 @@
 #include "share/wire/directory.h"
 #include "share/wire/query.h"
 
-#define NEIGHBOURS_MAX 256 /* that are asked for one request */
-#define ANSWER_SOON (20 * GPU_MILLISECOND) /* what a healthy process takes at most to say what it has */
-#define ANSWER_SHARE 8        /* such a part of the time to give is for the answer to come in time, and for the step before it to end */
-#define SILENCE (1000 * GPU_MILLISECOND) /* a process that did not answer is for so long asked only where the others have not enough */
-#define SILENT_MAX 16         /* such processes that are remembered */
-#define BUSY_PAUSE (10 * GPU_MILLISECOND) /* before a process is asked again that was asked too often */
-#define LOOK_PAUSE (5 * GPU_MILLISECOND)  /* between two looks at who has what */
-#define LOOKS_ALIKE 4        /* that show the same, one after the other, say that nothing is to be had, */
-#define VAIN (1000 * GPU_MILLISECOND) /* and a look that shows it again says so alone, for so long */
+#define NEIGHBOURS_MAX 256 /* processes that one request asks */
+#define ANSWER_SOON (20 * GPU_MILLISECOND) /* the time in which a healthy process answers OFFER */
+#define ANSWER_SHARE 8        /* 1/8 of a GIVE's time is left for its answer to arrive, and for the giver's last step to end */
+/* a process that did not answer is silent for this long: it is asked only if the others have too little */
+#define SILENCE (1000 * GPU_MILLISECOND)
+#define SILENT_MAX 16         /* silent processes that are remembered */
+#define BUSY_PAUSE (10 * GPU_MILLISECOND) /* pause before a process that was asked too often is asked again */
+#define LOOK_PAUSE (5 * GPU_MILLISECOND)  /* pause between two looks at the offers */
+#define LOOKS_ALIKE 4        /* after so many looks with the same figures the request gives up, */
+#define VAIN (1000 * GPU_MILLISECOND) /* and for so long a later request gives up after one look with these figures */
 
-/* Processes that have not answered, for all weirs of this one. */
+/* Processes that did not answer lately, called silent, as seen by all weirs of this process. */
 static struct {
     pthread_mutex_t lock; /* a leaf */
     struct {
         char path[SHARE_PATH_SIZE];
         uint64_t until;
-        bool is_deaf; /* it was waited for with patience */
+        bool is_deaf; /* it did not answer a patient question either, which waits for longer than ANSWER_SOON */
     } silent[SILENT_MAX];
 } memory = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -49,7 +50,7 @@ static bool is_silent(const char *path, uint64_t now, bool *is_deaf)
 
 static void learn_silent(const char *path, bool is_deaf)
 {
-    size_t place = 0; /* its own, or else the oldest */
+    size_t place = 0; /* the entry of this path, or else the oldest entry */
     pthread_mutex_lock(&memory.lock);
     for (size_t i = 1; i < SILENT_MAX && strcmp(memory.silent[place].path, path) != 0; i++)
         if (memory.silent[i].until < memory.silent[place].until || strcmp(memory.silent[i].path, path) == 0)
@@ -64,13 +65,13 @@ static void learn_silent(const char *path, bool is_deaf)
 
 struct neighbour {
     char path[SHARE_PATH_SIZE];
-    uint64_t offer;    /* bytes that it may still have */
-    unsigned refusals; /* times that it said it is asked too often */
-    bool is_silent;    /* it did not answer a moment ago, */
-    bool was_deaf;     /* however patient the request was: a moment is enough to see whether it does now */
-    bool is_deaf;      /* the same for this request, which leaves it alone */
-    bool has_answered; /* since the last look began */
-    bool is_here;      /* it uses this GPU, as it answered then */
+    uint64_t offer;    /* bytes that it may still be able to give */
+    unsigned refusals; /* how often it answered that it is asked too often */
+    bool is_silent;    /* it did not answer lately, so only a patient survey asks it */
+    bool was_deaf;     /* it did not answer a patient survey lately: now ANSWER_SOON is enough time for it */
+    bool is_deaf;      /* it did not answer a patient survey of this request, which asks it no more */
+    bool has_answered; /* it answered since the last look began */
+    bool is_here;      /* it uses this GPU, as its answer says */
 };
 
 /* One request for help. */
@@ -78,9 +79,10 @@ struct rescue {
     struct weir__plea *plea;
     const char *uuid;
     uint64_t deadline; /* weir__service_now() */
-    uint64_t extra;    /* bytes beyond what the device seems to lack: what it has free was not enough before */
-    uint64_t offers;   /* bytes that all together said they have, at the last look */
-    uint64_t picture;  /* what the last look showed, as one number */
+    /* bytes to ask for beyond missing(): the last gift should have been enough, but the retry failed */
+    uint64_t extra;
+    uint64_t offers;   /* sum of all offers at the last look */
+    uint64_t picture;  /* a hash of all figures of the last look */
     size_t count;
     struct neighbour *neighbours;
 };
@@ -95,7 +97,7 @@ static bool take_offer(struct share_query *query, const struct wire_message *ans
     return true;
 }
 
-/* What is known of the process that has this socket. */
+/* The entry of the process with this socket, with what earlier looks of this request have found out. */
 static struct neighbour known(const struct rescue *rescue, const char *path, uint64_t now)
 {
     struct neighbour neighbour = { .offer = 0 };
@@ -109,7 +111,7 @@ static struct neighbour known(const struct rescue *rescue, const char *path, uin
     return neighbour;
 }
 
-/* Finds all processes but this weir. Some may have come since the last look, and others gone. */
+/* Lists the control sockets of all weirs but this one. The list is made anew at each look, since processes come and go. */
 static void find(struct rescue *rescue)
 {
     char(*paths)[SHARE_PATH_SIZE];
@@ -127,7 +129,7 @@ static void find(struct rescue *rescue)
     rescue->count = found;
 }
 
-/* Nobody has more than the device: sums of what is said do not overflow. */
+/* Limits a figure from another process to the size of the device, so that sums of figures do not overflow. */
 static uint64_t believable(const struct rescue *rescue, uint64_t bytes)
 {
     uint64_t most = rescue->plea->device->info.memory;
@@ -146,13 +148,14 @@ static void learn_from(struct rescue *rescue, const struct share_query *query, b
     neighbour->is_deaf = is_patient;
 }
 
-/* Whether it is to be asked what it has. With patience silent ones are, too. */
+/* Whether a survey asks this neighbour for its offer. Only a patient survey asks silent ones. */
 static bool is_to_be_asked(const struct neighbour *neighbour, bool is_patient)
 {
     return !neighbour->has_answered && !neighbour->is_deaf && (!neighbour->is_silent || is_patient);
 }
 
-/* Asks those that have not answered yet what they have, for a moment, or with patience. Whether there were any. */
+/* Asks the neighbours that have not answered yet for their offers, and waits up to ANSWER_SOON, or, if is_patient, up to a quarter of
+   the time that is left. Returns whether there were any to ask. */
 static bool survey(struct rescue *rescue, bool is_patient)
 {
     uint64_t now = weir__service_now(), limit = now < rescue->deadline ? (rescue->deadline - now) / 4 : 0;
@@ -185,8 +188,8 @@ static uint64_t offered(const struct rescue *rescue)
     return sum;
 }
 
-/* What there is for the request without help. What this weir's pools have idle counts: CUDA takes it for a request of the same process
-   (measured). */
+/* Bytes that the request can get without help: free memory of the device, and idle memory of this weir's pools, which CUDA takes for a
+   request of the same process (measured). */
 static uint64_t available(const struct rescue *rescue)
 {
     const struct gpu *gpu = rescue->plea->device->w->gpu;
@@ -195,7 +198,8 @@ static uint64_t available(const struct rescue *rescue)
     return bytes / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP + weir__device_idle(rescue->plea->device);
 }
 
-/* Bytes that the device lacks for the request, in steps of a pool's growth; one at least, since what is there now was not enough. */
+/* Bytes that the device lacks for the request, in steps of a pool's growth. At least one step, since the available memory was not
+   enough. */
 static uint64_t missing(const struct rescue *rescue)
 {
     uint64_t needed = (rescue->plea->size + WEIR__GROWTH_STEP - 1) / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP, there = available(rescue);
@@ -207,8 +211,8 @@ static uint64_t mix(uint64_t picture, uint64_t figure)
     return (picture ^ figure) * UINT64_C(0x9e3779b97f4a7c15) ^ picture >> 29;
 }
 
-/* Who has what now. The others go on while they are asked: what one look shows need not have been so at any moment. Whether it is another
-   picture than that of the look before. */
+/* Makes the list of neighbours anew, and asks all for their offers. The other processes go on meanwhile, so the offers may not all be
+   true at one moment. Returns whether the figures differ from those of the look before. */
 static bool look(struct rescue *rescue)
 {
     uint64_t before = rescue->picture;
@@ -226,7 +230,8 @@ static bool look(struct rescue *rescue)
 
 /* Asking them ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* Of those that have refused least often, since what these offer is still there a moment later. */
+/* The neighbour with the largest offer among those that have refused least often, since the offers of those that refuse are still there
+   later. */
 static struct neighbour *richest(const struct rescue *rescue)
 {
     struct neighbour *most = NULL;
@@ -250,7 +255,7 @@ static bool take_gift(struct share_query *query, const struct wire_message *answ
     return true;
 }
 
-/* Whether all that was wanted was given. */
+/* Asks one neighbour to give, within `time` nanoseconds. Returns whether it gave all of the wanted bytes. */
 static bool ask(struct rescue *rescue, struct neighbour *neighbour, uint64_t time)
 {
     struct weir__recovery *recovery = &rescue->plea->device->recovery;
@@ -262,7 +267,7 @@ static bool ask(struct rescue *rescue, struct neighbour *neighbour, uint64_t tim
     query.question.u.give.deadline_ms = ms < WIRE_GIVE_MAX_MS ? (uint32_t)ms : WIRE_GIVE_MAX_MS;
     snprintf(query.question.u.give.uuid, WIRE_UUID_SIZE, "%s", rescue->uuid);
     uint64_t deadline = weir__service_now() + time;
-    if (neighbour->refusals) /* and so has everybody else */
+    if (neighbour->refusals) /* each other neighbour has refused too, else richest() had chosen it */
         nanosleep(&(struct timespec){ .tv_nsec = BUSY_PAUSE }, NULL);
     share_query_send(&query);
     rescue->plea->prepare(rescue->plea);
@@ -280,13 +285,14 @@ static bool ask(struct rescue *rescue, struct neighbour *neighbour, uint64_t tim
         neighbour->has_answered = false;
         neighbour->is_deaf = true;
     }
-    /* Who gave less than was wanted has no more. */
+    /* A neighbour that gave less than it was asked for has no more. */
     neighbour->offer = bytes >= wanted && neighbour->offer > bytes ? neighbour->offer - bytes : 0;
     return bytes >= wanted;
 }
 
-/* Until the request is served, nobody has anything left, or time is up. Each gets half of the time, since the others may have more by then.
-   Where those that were quick to answer do not keep their word, or will not be asked so often, the others are heard. */
+/* Asks one neighbour after the other, until the request is served, no neighbour has an offer left, or the time is up. Each gets half of
+   the time that is left, since the others may have more to give later. When the offers run out, or a neighbour refuses, silent
+   neighbours are asked too. Returns whether the request is served. */
 static bool ask_all(struct rescue *rescue)
 {
     for (;;) {
@@ -304,7 +310,8 @@ static bool ask_all(struct rescue *rescue)
     }
 }
 
-/* What is there by now may be enough. Where that was found wrong it is not tried again: a failed attempt is dear. */
+/* Retries the request if the available memory seems to be enough by now. The caller does this only when the figures have changed, since
+   a failed retry takes long. */
 static bool help_oneself(struct rescue *rescue)
 {
     if (available(rescue) < rescue->plea->size)
@@ -313,15 +320,15 @@ static bool help_oneself(struct rescue *rescue)
     return rescue->plea->retry(rescue->plea);
 }
 
-/* Whether a request for no more was in vain a moment ago, with the same picture. */
+/* Whether a request of at most this size failed a moment ago, with the same figures. */
 static bool is_known_vain(const struct rescue *rescue)
 {
     const struct weir__vain *vain = &rescue->plea->device->recovery.vain;
     return vain->picture == rescue->picture && vain->size <= rescue->plea->size && weir__service_now() < vain->until;
 }
 
-/* Looks and asks for as long as there is time and anything changes: what was given may have been taken by somebody else, who left as much
-   elsewhere. */
+/* Looks and asks until the request is served, the time is up, or LOOKS_ALIKE looks in a row show the same figures. It looks again
+   because another process may have taken the given memory, and may have left as much elsewhere. */
 static void look_and_ask(struct rescue *rescue)
 {
     for (unsigned alike = 0; alike < LOOKS_ALIKE;) {

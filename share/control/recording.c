@@ -16,12 +16,13 @@
 #include "share/control/control_answer.h"
 #include "share/wire/closing.h"
 
-#define LOOK (GPU_SECOND / 5)          /* between two looks whether the file took what was written */
-#define LOOK_AT_END (GPU_SECOND / 200) /* the same once it is to end */
+#define LOOK (GPU_SECOND / 5)          /* pause between two checks whether the trace is over */
+#define LOOK_AT_END (GPU_SECOND / 200) /* the same after the trace was asked to end */
 
 /* The file --------------------------------------------------------------------------------------------------------------------------- */
 
-/* A file that the asker made for this, and may itself write to: nothing that is there is changed, and no device or pipe is waited for. */
+/* Checks that the descriptor is an empty regular file of the asker's user, open for writing. So a trace cannot change existing files,
+   and the thread that writes never waits for a device or a pipe. */
 static weir_status check_file(int fd, uid_t uid, weir_error *error)
 {
     struct stat found;
@@ -82,7 +83,7 @@ void share_recording_begin(struct share_asker *asker, const struct wire_message 
 
 /* End -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* From here on nothing more is noted for it. */
+/* Asks the trace to end. The recorder stops recording for it at once; the file gets the events recorded so far. */
 static void ask_end(struct share_control *control)
 {
     if (control->recording.is_ending)
@@ -105,7 +106,7 @@ void share_recording_leave(struct share_control *control, const struct share_ask
         control->recording.asker = NULL;
 }
 
-/* The trace is over, or may be waited for. */
+/* Ends the trace, waiting for the file if the trace is not over yet, and tells the asker. */
 static void finish(struct share_control *control)
 {
     struct share_recording *recording = &control->recording;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * recording.h - the trace that a controller has a weir write: to a file that the controller opened, whose descriptor it passes, until it
- * says so or its connection ends. Meanwhile the recorder notes as much as was asked for.
+ * recording.h - a trace that the weir writes at the request RECORD of an asker. The asker opens the file and passes its descriptor. The
+ * trace ends when the asker sends STOP or its connection ends. While it runs, the recorder notes at least the level that the asker wants.
  *
- * Part of a control socket, and the service thread's alone, which never waits for the file: a thread of the trace's own does. A weir has
- * one at a time.
+ * Part of a control socket, and used by the service thread only. A thread of the trace writes the file, so the service thread never waits
+ * for the file. A weir has at most one such trace at a time.
  */
 #ifndef WEIR_SHARE_RECORDING_H
 #define WEIR_SHARE_RECORDING_H
@@ -16,21 +16,21 @@ struct share_control;
 struct weir__trace;
 
 struct share_recording {
-    struct weir__trace *trace; /* NULL: there is none */
-    struct share_asker *asker; /* who is told at the end; NULL: it has gone, or there is no trace */
-    uint32_t request;          /* its number */
-    bool is_ending;            /* the trace writes what is left */
+    struct weir__trace *trace; /* NULL: no trace runs */
+    struct share_asker *asker; /* the asker that gets RECORDED at the end; NULL: it has disconnected, or no trace runs */
+    uint32_t request;          /* the request number of RECORD */
+    bool is_ending;            /* the trace records no new events, and writes those that are left */
 };
 
-/* Answers RECORD. passed: the descriptor, taken over; -1: none came. */
+/* Answers RECORD, and starts the trace. Takes over `passed`, the file's descriptor; -1: no descriptor came. */
 void share_recording_begin(struct share_asker *asker, const struct wire_message *question, int passed);
-/* The asker wants no more of it. Does nothing if it is not that asker's, as does the next one. */
+/* The asker sent STOP: lets the trace end. This function and the next one do nothing if the trace is not this asker's. */
 void share_recording_stop(struct share_control *control, const struct share_asker *asker);
-/* The asker goes. */
+/* The asker disconnects: lets the trace end, and forgets the asker. */
 void share_recording_leave(struct share_control *control, const struct share_asker *asker);
-/* Tells the asker, if it is over. Returns when to look again. */
+/* Sends RECORDED to the asker if the trace is over. Returns when to call this again. */
 uint64_t share_recording_look(struct share_control *control);
-/* Ends it, and waits for the file. */
+/* Ends the trace, and waits until the file is written. */
 void share_recording_close(struct share_control *control);
 
 #endif
