@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * request.h - what clients ask of an export, and the answers: the state machine of doc/protocol.md. No state of its own: that of a client is
- * its (client.h). Called without export->lock, unless a line says otherwise.
+ * request.h - the requests of clients to an export, and the answers: the state machine of doc/protocol.md. The state is in struct
+ * share_client (client.h).
  */
 #ifndef WEIR_SHARE_REQUEST_H
 #define WEIR_SHARE_REQUEST_H
 
 #include "share/export/client.h"
 
-/* Serves one packet, with `serving`. SHARE_BROKEN: it is against the rules, and the client is to be evicted; SHARE_AGAIN never. */
+/* Handles one packet. The caller holds export->serving, and not export->lock. Returns SHARE_BROKEN if the packet breaks the protocol, so
+   that the client must be evicted; never SHARE_AGAIN. */
 enum share_io share_request_answer(struct share_client *client, const unsigned char *bytes, size_t len);
 
-/* On the service thread: makes leases for the requests that wait for some, and serves these. Returns whether some are left to make. */
+/* Makes leases for the requests that wait for some, and serves these requests. Called on the service thread, without the locks. Returns
+   whether requests are left. */
 bool share_requests_go_on(weir_export *e);
 
-/* The answer to the HELLO of an importer or observer. With the lock. */
+/* Answers the HELLO of an importer or observer with WELCOME. The caller holds export->lock. */
 enum share_io share_request_welcome(struct share_client *client);
 
 #endif

@@ -1,35 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * serve.h - who reads the sockets of an export's importers, and asks for their releases: a thread that waits for a slot, or else the service
- * thread.
+ * serve.h - decides which thread *serves*, which means: reads the sockets of an export's importers and queries their release events. A
+ * producer that waits for a slot serves; if none waits, the service thread serves.
  *
- * Whoever serves holds export->serving, which is taken before export->lock. The service thread is told of sockets through a gate: a producer
- * closes it when it takes a slot, and serves by itself, so that no two threads get into each other's way while frames flow. The service
- * thread opens it again when nobody has taken a slot for a while.
+ * The thread that serves holds export->serving, which is taken before export->lock. The service thread learns of readable sockets through
+ * an epoll set called the *gate*. A producer that takes a slot closes the gate and serves by itself, so that the two threads do not disturb
+ * each other while frames flow. The service thread opens the gate again when no producer has taken a slot for a while.
  */
 #ifndef WEIR_SHARE_SERVE_H
 #define WEIR_SHARE_SERVE_H
 
 #include "share/export/export.h"
 
-#define SHARE_SERVE_AGAIN UINT64_C(100000) /* nanoseconds after which a producer serves in passing */
+/* nanoseconds since a thread last served, after which a producer that takes or pushes serves first */
+#define SHARE_SERVE_AGAIN UINT64_C(100000)
 
-/* Makes the descriptors, all -1 before; the listener is there. false: errno. */
+/* Makes the epoll sets and the eventfd; the listener is open already. Returns false with errno. */
 bool share_serve_open(weir_export *e);
 void share_serve_close(weir_export *e);
 
-/* Reads what has come, and ends the leases whose release has come to pass. everything: until nothing is left to read, and asking each
-   release; whoever is to be judged after that has been heard. Without the locks. */
+/* Serves once: reads the messages in the sockets and ends the leases whose release is complete. With `everything` it reads until the
+   sockets are empty, and queries each release event, so that afterwards each client can be judged by all that it has sent. The caller
+   holds neither lock. */
 void share_serve(weir_export *e, bool everything);
 
-/* The service thread's part of it. Returns when it is to look again. Without the locks. */
+/* Serves on the service thread, unless a producer does. Returns when to call it again. The caller holds neither lock. */
 uint64_t share_serve_turn(weir_export *e);
 
-/* With the lock. */
+/* For the next two functions the caller holds export->lock. */
 
-/* A producer is here: from now on it serves. Returns whether it is time to do so in passing. */
+/* A producer takes or pushes: closes the gate, so that producers serve from now on. Returns whether this producer should serve now. */
 bool share_serve_begin(weir_export *e);
-/* Serves, once there is something to do; until the deadline at most, the lock let go meanwhile. since: when the waiting began. */
+/* Waits until something has changed, or until the deadline, and serves on the way if no other producer does. e->lock is released
+   meanwhile. `since` is when the producer began to wait: for e->spin from then on it polls, and afterwards sleeps. */
 void share_serve_wait(weir_export *e, uint64_t since, uint64_t deadline);
 
 #endif
