@@ -9,7 +9,7 @@
 #include "share/base/order.h"
 #include "share/export/ring.h"
 
-/* Making and freeing: CUDA is called here, so no lock is held ---------------------------------------------------------------------------- */
+/* Making and freeing; no lock is held, since CUDA is called ---------------------------------------------------------------------------- */
 
 weir_status share_block_new(weir_export *e, void *ptr, weir_error *error, struct share_block **out)
 {
@@ -35,7 +35,7 @@ weir_status share_block_new(weir_export *e, void *ptr, weir_error *error, struct
         return weir__fail_gpu(error, e->gpu, code, "exporting a block of %s of pool '%s'", WEIR__BYTES(bytes), e->pool->name);
     }
     pthread_mutex_lock(&e->lock);
-    e->exported_in++; /* even if it is not published in the end */
+    e->exported_in++; /* counts even if the block is not published in the end */
     pthread_mutex_unlock(&e->lock);
     *out = block;
     return WEIR_OK;
@@ -45,7 +45,7 @@ void share_block_free(weir_export *e, struct share_block *block, bool memory)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(e->gpu);
     weir__block_return(e->pool, block->ptr);
-    /* Its importers are done with it. What its exporter wrote last may be under way. */
+    /* All importers are done with the block, but the exporter's own last writes may still run on the GPU. */
     if (memory && block->is_recorded)
         e->gpu->stream_wait_event(e->stream, block->ready);
     weir_error error = WEIR_ERROR_INIT;
@@ -68,7 +68,7 @@ weir_status share_block_record(weir_export *e, struct share_block *block, gpu_st
     return status;
 }
 
-/* What the user sends along -------------------------------------------------------------------------------------------------------------- */
+/* The content of a block --------------------------------------------------------------------------------------------------------------- */
 
 weir_status share_content_check(const struct share_block *block, const struct share_content *content, const char *function,
                                 weir_error *error)
@@ -92,7 +92,7 @@ void share_block_describe(struct share_block *block, const struct share_content 
         memcpy(block->metadata, content->metadata, content->metadata_size);
 }
 
-/* Published, withdrawn, gone: with the lock ---------------------------------------------------------------------------------------------- */
+/* Publishing and withdrawing; the caller holds e->lock --------------------------------------------------------------------------------- */
 
 uint64_t share_publication_new(weir_export *e)
 {
@@ -104,7 +104,7 @@ void share_block_add(weir_export *e, struct share_block *block, uint64_t publica
     block->id = WIRE_BLOCK_PUBLISHED | publication << WIRE_BLOCK_INDEX | index;
     block->next = e->blocks;
     e->blocks = block;
-    if (e->retire_until) /* the pool is not made anew now, and who is held comes in */
+    if (e->retire_until) /* the pool is in use again: the job ends the retiring, and welcomes the clients that wait for that */
         weir__service_wake(&e->job, 0);
 }
 

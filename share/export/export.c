@@ -21,7 +21,7 @@
 
 /* The service thread --------------------------------------------------------------------------------------------------------------------- */
 
-/* Whether somebody knocks. The sockets of clients are looked at by whoever serves. */
+/* Whether a connection waits to be accepted. The clients' sockets are left to the thread that serves. */
 static bool has_visitor(weir_export *e)
 {
     struct epoll_event events[3];
@@ -35,7 +35,8 @@ static bool has_visitor(weir_export *e)
     return has;
 }
 
-/* Who may connect is decided by credentials; the mode only keeps the others from trying where there are no others. */
+/* Listens at the policy's socket. Credentials decide who may connect; without other users in share.allow, the mode keeps them from even
+   trying. */
 static weir_status listen_at(void *data, struct share_listener *listener, weir_error *error)
 {
     const weir_export *e = data;
@@ -44,7 +45,7 @@ static weir_status listen_at(void *data, struct share_listener *listener, weir_e
     return status == WEIR_OK ? share_listen(path, e->has_others ? 0666 : 0600, error, listener) : status;
 }
 
-/* The socket was removed, as with the runtime directory after a logout. */
+/* The socket's file was removed, for example by a logout: listens anew and logs that. */
 static void listen_again(weir_export *e)
 {
     weir_error error = WEIR_ERROR_INIT;
@@ -62,7 +63,7 @@ static void accept_visitors(weir_export *e)
         weir__log_about(e->w, e->pool, WEIR_LOG_WARNING, "pool '%s': importers are turned away: %s", e->pool->name, shortage.text);
 }
 
-/* Those of a list, which begins at `first`, with their memory. */
+/* Frees the blocks of a list, with their memory, and empties the list. */
 static void free_blocks(weir_export *e, struct share_block **first)
 {
     pthread_mutex_lock(&e->lock);
@@ -103,7 +104,8 @@ static uint64_t run(struct weir__job *job)
 
 static void close_with_weir(struct weir__attached *attached);
 
-/* In the child of a fork: the sockets are the parent's to close, or its importers would not see its end. */
+/* Runs in the child of a fork. Closes the child's copies of the descriptors; with an open copy the importers would not notice the
+   parent's end. */
 static void close_in_child(struct share_forked *forked)
 {
     weir_export *e = (weir_export *)((char *)forked - offsetof(weir_export, forked));
@@ -119,13 +121,14 @@ static void close_in_child(struct share_forked *forked)
     }
 }
 
-/* What the policy says of the pool, copied: looking a name up may take long, and is not done under the policy's lock. */
+/* A copy of the pool's entry in the policy. It is copied because looking up a name may take long, and must not happen under the policy's
+   lock. */
 struct entry_copy {
     char socket[128];
     bool is_shared, has_others;
     uint64_t max_importers, retire_after;
-    struct share_allowed allowed; /* not looked up yet */
-    bool is_short; /* of host memory */
+    struct share_allowed allowed; /* names only, ids are not looked up yet */
+    bool is_short; /* host memory ran out */
 };
 
 static void copy_entry(const struct policy_pool *entry, void *data)
@@ -140,8 +143,8 @@ static void copy_entry(const struct policy_pool *entry, void *data)
     copy->is_short = !share_allowed_copy(&entry->share_users, &entry->share_groups, &copy->allowed);
 }
 
-/* Puts into force what the policy says. Whoever calls it waits for the user database, which may be slow; with is_quick only for names that
-   it did not know before. false: no host memory; nothing has changed. */
+/* Puts the policy's entry into force. The calling thread waits for the user database, which may be slow; with is_quick, only for names
+   that are new. Returns false, with nothing changed, if host memory ran out. */
 static bool put_in_force(weir_export *e, struct entry_copy *entry, bool is_quick)
 {
     if (entry->is_short)
@@ -185,11 +188,11 @@ static weir_status start_serving(weir_export *e, weir_error *error)
     if (status != WEIR_OK)
         return status;
     weir__service_watch(&e->job, e->server.epoll_fd);
-    return WEIR_OK; /* the last that can fail, so that no failure has a job to remove */
+    return WEIR_OK; /* nothing after this can fail, so a failure never has a job to remove */
 }
 
-/* CUDA does not give a pool up while frees of it are pending, and nobody could wait for those on a stream that is gone. They wait for what
-   their publishers had under way, which need not end: then the stream stays. */
+/* Destroys the stream once its frees are complete: CUDA keeps a pool while frees of it are pending, and nobody could wait for those
+   without their stream. The frees wait for work of the publishers, which may never end; after a second the stream is left. */
 static void end_stream(weir_export *e)
 {
     gpu_event event;
@@ -202,7 +205,7 @@ static void end_stream(weir_export *e)
     weir__relaxed_end(e->gpu, mode);
 }
 
-/* Those that are open. Whatever a client of it still has was shut down. */
+/* Closes the descriptors that are open. The clients' connections were shut down before. */
 static void close_descriptors(weir_export *e)
 {
     share_server_close(&e->server);
@@ -212,7 +215,7 @@ static void close_descriptors(weir_export *e)
     e->pool_fd = -1;
 }
 
-/* What is left of it; the service thread does not know it any more. */
+/* Frees the export, whose job was removed. */
 static void destroy(weir_export *e)
 {
     if (e->stream)
@@ -238,7 +241,7 @@ static weir_export *new_export(weir_pool *pool)
     e->pool = pool;
     e->device = pool->device->index;
     e->epoch = 1;
-    /* Without random numbers, which only an early boot lacks, the time tells exports apart. */
+    /* Random numbers are missing only early in the boot; then the time makes numbers differ between exports. */
     if (getrandom(&e->last_publication, sizeof e->last_publication, GRND_NONBLOCK) != (ssize_t)sizeof e->last_publication)
         e->last_publication = weir__service_now();
     e->server = SHARE_SERVER_INIT(WIRE_REFUSED, share_client_admit);
@@ -321,7 +324,7 @@ static void withdraw_all(weir_export *e)
     }
 }
 
-/* Withdraws everything, and gives readers time to get what is queued, and importers to unmap. */
+/* Withdraws everything. Readers get up to timeout_ms to get queued frames, and importers to unmap blocks. */
 static void wind_up(weir_export *e, unsigned timeout_ms)
 {
     uint64_t deadline = share_deadline(timeout_ms);
@@ -337,7 +340,8 @@ static void wind_up(weir_export *e, unsigned timeout_ms)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Blocks that are still mapped cannot serve anything else while the pool lives. They stay behind, and go with it. */
+/* Takes the blocks that importers still map off the list and returns them. Their memory cannot be used again before the pool is
+   destroyed. */
 static struct share_block *set_mapped_aside(weir_export *e)
 {
     size_t count = 0, bytes = 0;
@@ -345,7 +349,7 @@ static struct share_block *set_mapped_aside(weir_export *e)
     struct share_block *mapped = e->blocks;
     e->blocks = NULL;
     for (struct share_block *block = mapped; block; block = block->next) {
-        block->is_withdrawn = false; /* so that it is not buried when its mappings are forgotten */
+        block->is_withdrawn = false; /* so that share_block_released() does not free the block when its mappings are forgotten */
         count++;
         bytes += block->bytes;
     }
@@ -358,7 +362,7 @@ static struct share_block *set_mapped_aside(weir_export *e)
     return mapped;
 }
 
-/* Everything but the blocks that somebody still maps, which are returned. */
+/* Ends the export, except for the blocks that importers still map, which it returns. */
 static struct share_block *end(weir_export *e, unsigned timeout_ms)
 {
     pthread_mutex_lock(&e->lock);

@@ -40,7 +40,7 @@ static struct share_lease *unassigned(const struct share_client *client)
     return NULL;
 }
 
-/* From a reader that has more than it asked for. */
+/* Takes an idle lease from a reader that has more than its limit. NULL: there is none. */
 static struct share_lease *take_back(const struct share_client *client)
 {
     for (unsigned i = 0; i < client->lease_count; i++) {
@@ -92,7 +92,7 @@ void share_leases_unassign(struct share_client *client, const struct share_reade
             client->leases[i]->reader = NULL;
 }
 
-/* The reader has released one of its frames: it may get the next. */
+/* The reader has released a frame, so it may get the next one. */
 static void give_room(const struct share_client *client, struct share_reader *reader, uint64_t sequence)
 {
     if (!reader)
@@ -108,7 +108,7 @@ void share_lease_await(struct share_client *client, struct share_lease *lease)
 {
     WEIR__APPEND(client->releasing, lease, later);
     lease->state = SHARE_LEASE_RELEASING;
-    client->e->waits_since = 0; /* that is news */
+    client->e->waits_since = 0; /* so share_clients_poll() sets it anew */
     give_room(client, lease->reader, lease->sequence);
 }
 

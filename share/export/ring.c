@@ -13,7 +13,7 @@
 #include "share/base/order.h"
 #include "share/base/wait.h"
 
-/* Readers, with the lock --------------------------------------------------------------------------------------------------------------- */
+/* Readers; the caller holds e->lock --------------------------------------------------------------------------------------------------- */
 
 weir_ring *share_ring_find(weir_export *e, const char *name)
 {
@@ -23,7 +23,8 @@ weir_ring *share_ring_find(weir_export *e, const char *name)
     return ring;
 }
 
-/* It waits for the reader as if that had been there when it was pushed. */
+/* Gives a late reader the newest frame, if its slot still has it: the frame waits for the reader as if the reader had joined before the
+   push. */
 static void offer_newest(weir_ring *ring, struct share_reader *reader)
 {
     struct share_block *slot = ring->newest;
@@ -79,7 +80,7 @@ uint64_t share_ring_lag(const weir_ring *ring)
     return lag;
 }
 
-/* One of its lease numbers that it does not use. */
+/* Returns an idle lease that is assigned to the reader, or NULL. */
 static struct share_lease *idle_lease(const struct share_reader *reader)
 {
     struct share_client *client = reader->client;
@@ -105,7 +106,7 @@ void share_ring_feed(struct share_reader *reader)
     }
 }
 
-/* Slots, with the lock ----------------------------------------------------------------------------------------------------------------- */
+/* Slots; the caller holds e->lock ----------------------------------------------------------------------------------------------------- */
 
 void share_ring_queue(weir_ring *ring, struct share_block *slot)
 {
@@ -158,7 +159,7 @@ static weir_status check_ring(const weir_export *e, const char *name, const weir
     return WEIR_OK;
 }
 
-/* The slots that there are are freed; `stream`: where they were allocated. */
+/* Frees the slots that were made. */
 static void free_slots(weir_ring *ring)
 {
     for (unsigned i = 0; i < ring->depth && ring->slots[i]; i++)
@@ -181,7 +182,7 @@ static weir_status new_slots(weir_ring *ring, gpu_stream stream, weir_error *err
             (weir_free)(e->w, ptr, stream);
             return status;
         }
-        /* Whoever frees it, or takes it, waits until it was allocated. */
+        /* The event makes a later take or free of the slot wait for the allocation. */
         status = share_block_record(e, ring->slots[i], stream, "weir_ring_open", error);
         if (status != WEIR_OK)
             return status;
@@ -191,7 +192,8 @@ static weir_status new_slots(weir_ring *ring, gpu_stream stream, weir_error *err
     return WEIR_OK;
 }
 
-/* A ring that is not listed goes, with its slots; NULL: it is listed. A callback that throws while a slot is allocated leaves here, too. */
+/* Frees a ring that was not listed, with its slots; does nothing for NULL. As a clean-up function it also runs when a callback throws
+   while a slot is allocated. */
 static void drop_ring(weir_ring **ring)
 {
     if (!*ring)
@@ -240,7 +242,7 @@ weir_status(weir_ring_open)(weir_export *e, const char *name, const weir_ring_op
     status = share_order(SHARE_ORDER_CHECK, e->gpu, e->device, stream, NULL, "weir_ring_open", error);
     if (status != WEIR_OK)
         return status;
-    /* Looked for again when it is listed: this is so that no slots are allocated in vain. */
+    /* An early check, so that no slots are allocated in vain. list_ring() checks again. */
     pthread_mutex_lock(&e->lock);
     bool is_published = share_ring_find(e, name) || share_block_find(e, name);
     pthread_mutex_unlock(&e->lock);
@@ -268,7 +270,7 @@ weir_status(weir_ring_open)(weir_export *e, const char *name, const weir_ring_op
     return status;
 }
 
-/* Frees the ring: no reader has it any more. With the lock. */
+/* Frees the ring, which has no readers. The caller holds e->lock. */
 static void end_ring(weir_ring *ring)
 {
     weir_export *e = ring->e;
@@ -288,8 +290,8 @@ static bool is_awaiting(const struct share_reader *reader)
     return false;
 }
 
-/* Slots that nobody needs are withdrawn, readers that have got every frame are told, and the ring goes with the last of them. With the
- * lock. */
+/* Withdraws the slots that nobody needs, sends ENDED to the readers that have got every frame, and frees the ring once no reader is
+   left. The caller holds e->lock. */
 static void wind_up(weir_ring *ring, bool at_once)
 {
     bool has_readers = false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slot.c - the producer's side of a ring: a slot is taken, which may have to be waited for, and pushed as a frame or dropped.
+ * slot.c - the producer's side of a ring: takes a slot, waiting for one if it must, and pushes it as a frame or drops it.
  */
 #include "config.h"
 
@@ -10,9 +10,10 @@
 #include "share/export/ring.h"
 #include "share/export/serve.h"
 
-/* Choosing one, with the lock ---------------------------------------------------------------------------------------------------------- */
+/* Choosing a slot; the caller holds e->lock ------------------------------------------------------------------------------------------- */
 
-/* The newest frame, which a late reader can have for as long as its slot is not taken, goes last. */
+/* Returns a free slot, or NULL. The slot of the newest frame is the last choice, since late readers can have that frame until its slot
+   is taken. */
 static struct share_block *free_slot(const weir_ring *ring)
 {
     struct share_block *newest = NULL;
@@ -26,7 +27,7 @@ static struct share_block *free_slot(const weir_ring *ring)
     return newest;
 }
 
-/* Nothing that readers do frees one then. */
+/* Whether the producer has taken all slots, so that no reader can free one. */
 static bool are_all_taken(const weir_ring *ring)
 {
     unsigned taken = 0;
@@ -59,7 +60,7 @@ static bool has_leased(const struct share_reader *reader, const struct share_blo
     return false;
 }
 
-/* The readers that the frame waits for, to get it or to release it; hung ones are not waited for. */
+/* Bit mask of the readers that have not got the frame or not released it. Hung readers do not count. */
 static uint64_t find_slow(const weir_ring *ring, const struct share_block *slot)
 {
     uint64_t slow = slot->awaited;
@@ -69,7 +70,8 @@ static uint64_t find_slow(const weir_ring *ring, const struct share_block *slot)
     return slow;
 }
 
-/* Who holds up the oldest frame that is not only a hung reader's is waited for no more. What it has leased stays leased. */
+/* Declares hung the readers that hold up the oldest frame, passing over frames that only hung readers hold. The producer waits for a
+   hung reader no more; frames that it has leased stay leased. */
 static void declare_hung(weir_ring *ring)
 {
     uint64_t slow = 0;
@@ -89,7 +91,7 @@ static void declare_hung(weir_ring *ring)
         }
 }
 
-/* Reads what readers have said. The lock is let go meanwhile. */
+/* Reads the messages of readers, then looks for a free slot. e->lock is released meanwhile. */
 static struct share_block *hear_readers(weir_ring *ring, bool everything)
 {
     pthread_mutex_unlock(&ring->e->lock);
@@ -98,8 +100,8 @@ static struct share_block *hear_readers(weir_ring *ring, bool everything)
     return free_slot(ring);
 }
 
-/* Waits for a free slot until the deadline, the lock let go meanwhile. What has come since is read at the end, since whoever else could have
-   may be late itself. */
+/* Waits for a free slot until the deadline; e->lock is released meanwhile. Messages are read once more at the end, since a thread that
+   served may have been late itself. */
 static struct share_block *wait_for_slot(weir_ring *ring, uint64_t deadline)
 {
     struct share_block *slot = NULL;
@@ -109,7 +111,7 @@ static struct share_block *wait_for_slot(weir_ring *ring, uint64_t deadline)
     return slot ? slot : hear_readers(ring, true);
 }
 
-/* A slot that can be taken: free, or of a frame that is to be dropped for it. */
+/* Finds a slot that can be taken: a free one, or that of a frame to be dropped. Returns NULL if there is none in time. */
 static struct share_block *find_slot(weir_ring *ring, unsigned timeout_ms)
 {
     bool is_time = share_serve_begin(ring->e);
@@ -138,7 +140,7 @@ static weir_status no_slot(const weir_ring *ring, unsigned timeout_ms, weir_erro
                       ring->depth, ring->overflow == WEIR_OVERFLOW_FAIL ? "in use" : "leased or taken");
 }
 
-/* Nobody is called hung who has been heard by then to say that it is not. */
+/* Takes a slot. Readers are declared hung only after find_slot() has read all messages that say otherwise. */
 static weir_status take_slot(weir_ring *ring, unsigned timeout_ms, weir_error *error, struct share_block **taken)
 {
     struct share_block *slot = find_slot(ring, timeout_ms);
@@ -175,7 +177,7 @@ weir_status(weir_ring_take)(weir_ring *ring, unsigned timeout_ms, weir_cuda_stre
     pthread_mutex_unlock(&e->lock);
     if (!slot)
         return status;
-    /* Readers are done with it, as the host has seen. What wrote it before, or allocated it, may have been dropped unread. */
+    /* The readers are done with the slot, as the host has seen. Its last writer may not be: a dropped frame was never waited for. */
     status = share_order(SHARE_ORDER_WAIT, e->gpu, e->device, stream, slot->ready, "weir_ring_take", error);
     if (status != WEIR_OK) {
         pthread_mutex_lock(&e->lock);
@@ -201,7 +203,7 @@ weir_status weir_ring_wait(weir_ring *ring, unsigned timeout_ms, weir_error *err
     return status;
 }
 
-/* The slot at that address, which the user took. From then on it is this thread's to push or to drop, or to put back. */
+/* Finds the taken slot at `ptr` and makes it LEAVING: only this thread may now push, drop or put it back. */
 static weir_status claim(weir_ring *ring, const void *ptr, const char *function, weir_error *error, struct share_block **slot)
 {
     if (weir__check_fork(error) != WEIR_OK)
@@ -221,12 +223,12 @@ static weir_status claim(weir_ring *ring, const void *ptr, const char *function,
     return WEIR_OK;
 }
 
-/* It was not pushed or dropped: the user may try again. */
+/* The push or drop failed: the slot is taken again, so that the user may try again. */
 static weir_status put_back(weir_ring *ring, struct share_block *slot, weir_status status)
 {
     pthread_mutex_lock(&ring->e->lock);
     slot->slot = SHARE_SLOT_TAKEN;
-    share_serve_stir(ring->e); /* who waits may do so in vain now */
+    share_serve_stir(ring->e); /* the waiting producers check whether all slots are taken now */
     pthread_mutex_unlock(&ring->e->lock);
     return status;
 }
@@ -272,7 +274,7 @@ weir_status(weir_ring_push)(weir_ring *ring, void *ptr, size_t size, const void 
         share_serve_begin(ring->e);
     share_slot_reclaim(ring, slot);
     pthread_mutex_unlock(&ring->e->lock);
-    /* What a reader had may have been released, and that not been heard yet. */
+    /* A reader may have released frames whose RELEASE nobody has read yet. */
     if (is_awaited)
         share_serve(ring->e, false);
     return WEIR_OK;
