@@ -13,7 +13,7 @@
 
 /* Names ---------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Whether the name is a number, as ids may be written. */
+/* Whether the name is a decimal number, which then is the id. */
 static bool is_number(const char *name, unsigned long *id)
 {
     if (!name[0] || name[strspn(name, "0123456789")])
@@ -23,7 +23,8 @@ static bool is_number(const char *name, unsigned long *id)
     return errno == 0;
 }
 
-/* A buffer for an entry of the user database, enlarged for as long as the system finds it too small. */
+/* Looks a name up in the user database. The buffer for the entry is enlarged until it is large enough. Returns false if there is no such
+   name. */
 static bool look_up(const char *name, bool is_group, unsigned long *id)
 {
     bool found = false;
@@ -62,7 +63,7 @@ void share_allowed_find(struct share_allowed *allowed, const struct share_allowe
     }
 }
 
-/* There is room for the names. */
+/* Appends copies of the names, for which allowed->names has room. Returns false if host memory runs out. */
 static bool copy_names(const struct policy_names *names, bool is_group, struct share_allowed *allowed)
 {
     for (size_t i = 0; i < names->count; i++) {
@@ -102,7 +103,7 @@ const char *share_allowed_unknown(const struct share_allowed *allowed)
     return NULL;
 }
 
-/* Who is let in -------------------------------------------------------------------------------------------------------------------------- */
+/* Checking a process ------------------------------------------------------------------------------------------------------------------- */
 
 static bool has_id(const struct share_allowed *allowed, bool is_group, unsigned long id)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* census.c - who holds what of an export, and what went through it, as messages for an observer. */
+/* census.c - lists an export's clients and leases, and its figures, as messages for an observer. */
 #include "config.h"
 
 #include <stdio.h>
@@ -87,7 +87,7 @@ static void add_ring(struct share_outbox *outbox, const weir_ring *ring, uint32_
     share_outbox_add(outbox, &message);
 }
 
-/* Rings that are closed count in the export alone: another one may have their name. */
+/* Closed rings count in the export's figures only: another ring may have their name. */
 static void add_figures(struct share_outbox *outbox, const weir_export *e, uint32_t request)
 {
     add_export(outbox, e, request);

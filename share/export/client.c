@@ -12,10 +12,10 @@
 #include "lib/base/user.h"
 #include "share/export/ring.h"
 
-#define POLL_MAX 256   /* releases that are looked at in one go */
-#define POLL_ALL GPU_MILLISECOND /* nanoseconds between two looks at all of them */
+#define POLL_MAX 256   /* release events that are queried in one go */
+#define POLL_ALL GPU_MILLISECOND /* nanoseconds between two rounds that query all release events */
 
-/* Sending, with the lock ----------------------------------------------------------------------------------------------------------------- */
+/* Sending; the caller holds e->lock ---------------------------------------------------------------------------------------------------- */
 
 void share_client_break(struct share_client *client)
 {
@@ -23,7 +23,8 @@ void share_client_break(struct share_client *client)
     weir__service_wake(&client->e->job, 0);
 }
 
-/* Where the other side has hung up, its last words may be a farewell: who reads them gets to the end by himself. */
+/* Marks the client as broken if sending failed, unless the other side has closed the connection: then its last messages, perhaps a
+   farewell, are still in the socket, and the thread that reads them finds the end by itself. */
 static enum share_io judge_sending(struct share_client *client, enum share_io io)
 {
     if ((io == SHARE_CLOSED || io == SHARE_BROKEN) && client->connection.fd >= 0 && !share_has_hung_up(client->connection.fd))
@@ -117,7 +118,7 @@ void share_wait_end(struct share_client *client, struct share_wait *wait)
     free(wait);
 }
 
-/* What waited for room in the socket is published no more. */
+/* The block that this request was to get is no longer published: refuses the request. */
 static void give_up(struct share_client *client, struct share_wait *wait)
 {
     char text[WIRE_NAME_SIZE + 32];
@@ -128,7 +129,7 @@ static void give_up(struct share_client *client, struct share_wait *wait)
     share_wait_end(client, wait);
 }
 
-/* Grants what a client waits for that is there by now. */
+/* Serves the waiting requests of a client whose block is published by now. */
 static void grant_waits(struct share_client *client)
 {
     for (struct share_wait *wait = client->waits, *next; wait; wait = next) {
@@ -182,14 +183,14 @@ struct pending_release {
     int code;
 };
 
-/* Those that this look has not found yet, some of each client. */
+/* Finds releases that this round has not queried yet, some of each client. */
 static size_t find_releases(weir_export *e, struct pending_release releases[POLL_MAX])
 {
     size_t count = 0, waiting = 0;
     pthread_mutex_lock(&e->lock);
     for (struct share_client *client = e->clients; client; client = client->next)
         waiting += client->releasing != NULL;
-    size_t share = waiting ? POLL_MAX / waiting : 0; /* at most 64 importers, so at least 4 for each */
+    size_t share = waiting ? POLL_MAX / waiting : 0; /* there are at most 64 importers, so each gets at least 4 */
     for (struct share_client *client = e->clients; client; client = client->next) {
         size_t found = 0;
         for (struct share_lease *lease = client->releasing; lease && found < share; lease = lease->later) {
@@ -204,13 +205,14 @@ static size_t find_releases(weir_export *e, struct pending_release releases[POLL
     return count;
 }
 
-/* Returns whether there were any. */
+/* Queries some release events and ends the leases whose event is complete. Returns whether there were any to query. */
 static bool look_at_some(weir_export *e, bool all, bool *progress)
 {
     struct pending_release releases[POLL_MAX];
     size_t count = find_releases(e, releases);
     for (size_t i = 0; i < count; i++) {
-        /* Most clients release on one stream, in its order: a question costs a microsecond, too much behind one that still waits. */
+        /* Most clients release on one stream, in its order. A query costs a microsecond, too much for an event behind one that is not
+           complete yet. */
         if (!all && i && releases[i].client == releases[i - 1].client && releases[i - 1].code != GPU_SUCCESS)
             continue;
         releases[i].code = e->gpu->event_query(releases[i].lease->event);
@@ -229,7 +231,8 @@ static bool look_at_some(weir_export *e, bool all, bool *progress)
 
 void share_clients_poll(weir_export *e, bool everything)
 {
-    /* Whoever serves alone destroys leases, or ends the release of one. */
+    /* Leases are destroyed, and their releases ended, only under e->serving, which this thread holds. So the leases found stay valid
+       without e->lock. */
     uint64_t now = weir__service_now();
     bool progress = false, is_left = false, all = everything || now >= e->poll_all;
     if (all)
@@ -267,7 +270,7 @@ void share_reader_leave(struct share_client *client, struct share_reader *reader
     free(reader);
 }
 
-/* Once, whether the end of its connection or of its process is seen first. */
+/* Counts an eviction once, whether its connection or its process ends first. */
 static void count_eviction(const struct share_client *client)
 {
     client->e->evictions += client->has_pool && !client->said_farewell && client->state != SHARE_CLIENT_EVICTED;
@@ -282,7 +285,7 @@ void share_client_evict(struct share_client *client)
     while (client->waits || client->deferred)
         share_wait_end(client, client->waits ? client->waits : client->deferred);
     client->state = client->has_pool ? SHARE_CLIENT_EVICTED : SHARE_CLIENT_GONE;
-    if (client->state == SHARE_CLIENT_GONE) /* its death would be told of for ever */
+    if (client->state == SHARE_CLIENT_GONE) /* else epoll would report its death for ever */
         epoll_ctl(client->e->epoll_fd, EPOLL_CTL_DEL, client->process.pidfd, NULL);
     weir__service_wake(&client->e->job, 0);
 }
@@ -300,7 +303,7 @@ void share_client_forget(struct share_client *client)
     share_serve_stir(client->e);
 }
 
-/* Who holds nothing: its connection has said no HELLO yet, or is an observer's. Importers are counted by the policy. */
+/* Whether the client holds nothing: it has not sent HELLO yet, or is an observer. For importers the policy has a limit of its own. */
 static bool is_guest(const struct share_client *client)
 {
     return client->state == SHARE_CLIENT_GREETING || client->state == SHARE_CLIENT_OBSERVER;
@@ -343,7 +346,7 @@ static bool add_client(weir_export *e, int fd, const struct share_process *proce
     client->connection = (struct share_connection){ .fd = fd, .epoll_fd = e->epoll_fd, .data = &client->socket_watch };
     struct epoll_event death_event = { .events = EPOLLIN, .data.ptr = &client->death_watch };
     bool is_watched = false;
-    /* Whoever serves hears of it from then on. */
+    /* The thread that serves may get the client's events as soon as epoll has its socket. */
     pthread_mutex_lock(&e->serving);
     if (share_connection_open(&client->connection)) {
         client->heard = client->connection.last;

@@ -16,7 +16,7 @@
 
 #define CLIENT_READERS_MAX 64
 #define DEFERRED_MAX (WIRE_LEASES_MAX + CLIENT_READERS_MAX)
-#define MAKE_MAX 8 /* leases in one go, so that none keeps the others waiting */
+#define MAKE_MAX 8 /* leases made in one run, so that other jobs get a turn */
 
 /* Answers -------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -53,9 +53,10 @@ enum share_io share_request_welcome(struct share_client *client)
     return io;
 }
 
-/* The requests, one function each; with the lock ----------------------------------------------------------------------------------------- */
+/* The requests, one function each; the caller holds e->lock ---------------------------------------------------------------------------- */
 
-/* Who connects after an exec maps nothing of what it did before: its former descriptors are closed by then, the GPU's too. */
+/* A process that connects after an exec() maps nothing any more of what it mapped before: the exec() closed its descriptors, those of
+   the GPU too. So its former client is forgotten. */
 static void forget_former_program(weir_export *e, const struct share_process *process)
 {
     for (struct share_client *client = e->clients; client; client = client->next)
@@ -63,7 +64,8 @@ static void forget_former_program(weir_export *e, const struct share_process *pr
             share_client_forget(client);
 }
 
-/* How many importers there are, and that of the process; NULL: it is none. Evicted ones count, since they may still have the pool. */
+/* Counts the importers. *same gets the importer of that living process, or NULL. Evicted importers count, since they may still have the
+   pool. */
 static unsigned count_importers(const weir_export *e, const struct share_process *process, const struct share_client **same)
 {
     unsigned count = 0;
@@ -110,7 +112,7 @@ static enum share_io hello(struct share_client *client, const struct wire_messag
         weir__fail(&error, WEIR_REFUSED, "only root and the exporter's user may look, and evict, not user %u%s", (unsigned)client->process.uid,
                    weir__user_note(client->process.uid));
     if (error.status != WEIR_OK) {
-        client->said_farewell = true; /* the connection is closed behind the answer */
+        client->said_farewell = true; /* so that the connection is closed after the answer */
         return refuse(client, message->request, error.status, "%s", error.text);
     }
     if (!is_observer)
@@ -120,13 +122,13 @@ static enum share_io hello(struct share_client *client, const struct wire_messag
     return client->state == SHARE_CLIENT_HELD ? SHARE_DONE : share_request_welcome(client);
 }
 
-/* Whether the service thread can make more leases of it than are there, or find some that have ended. */
+/* Whether the client can get more leases: the service thread can make some, or releases are about to complete. */
 static bool can_have_more(const struct share_client *client)
 {
     return client->lease_count < WIRE_LEASES_MAX || client->releasing;
 }
 
-/* How many leases are missing for it; 0: it can be served. */
+/* How many leases the client lacks for the request; 0: it can be served. */
 static unsigned missing(const struct share_client *client, const struct share_asked *asked)
 {
     const weir_ring *ring = asked->type == WIRE_SUBSCRIBE ? share_ring_find(client->e, asked->name) : NULL;
@@ -165,11 +167,11 @@ static enum share_io acquire_now(struct share_client *client, const struct share
     struct share_block *block = share_block_find(client->e, asked->name);
     struct share_lease *lease = share_lease_spare(client);
     if (client->is_asked)
-        return SHARE_DONE; /* it crossed RETIRE, and is asked again on the next connection */
+        return SHARE_DONE; /* the request crossed RETIRE: the importer asks again on its next connection */
     if (!lease)
         return refuse(client, asked->request, WEIR_BUSY, "all %d leases that a process may have of one pool are in use: release some, lay what belongs together into one block, or "
                       "publish a part of the blocks from a second pool with a share.socket of its own", WIRE_LEASES_MAX);
-    /* Where the socket is full of frames, the block waits too. */
+    /* If the socket is full of frames, the request waits although its block is published. */
     if (block ? client->connection.is_blocked : asked->argument & WIRE_WAIT)
         return wait_for_name(client, asked, lease);
     if (!block)
@@ -209,7 +211,7 @@ static enum share_io subscribe_now(struct share_client *client, const struct sha
     subscribed.u.subscribed.slot_size = ring->slot_size;
     enum share_io io = share_client_answer(client, &subscribed, -1);
     if (io == SHARE_DONE)
-        share_ring_feed(reader); /* a frame stands behind the answer, if the newest is there */
+        share_ring_feed(reader); /* if the ring has a newest frame, its LEASE follows the answer */
     return io;
 }
 
@@ -256,7 +258,7 @@ static enum share_io unmapped(struct share_client *client, const struct wire_mes
     struct share_mapping *mapping = client->mappings;
     while (mapping && mapping->block->id != message->u.block.block)
         mapping = mapping->next_of_client;
-    /* A lease that crossed this message is still to be released, and the block unmapped again. */
+    /* If a LEASE crossed this message, the importer maps the block again: it will release the lease, and unmap the block once more. */
     if (mapping && !mapping->leases)
         share_mapping_end(client, mapping);
     return SHARE_DONE;
@@ -287,7 +289,7 @@ static enum share_io cancel(struct share_client *client, const struct wire_messa
     while (wait && (wait->asked.request != message->request || wait->asked.type != WIRE_ACQUIRE))
         wait = wait->next;
     if (!wait)
-        return SHARE_DONE; /* its answer is on the way */
+        return SHARE_DONE; /* the ACQUIRE was answered already */
     share_wait_end(client, wait);
     return refuse(client, message->request, WEIR_TIMEOUT, "it was not published in time");
 }
@@ -307,12 +309,12 @@ static enum share_io evict(struct share_client *client, const struct wire_messag
     return done(client, message->request);
 }
 
-/* Who may ask what ----------------------------------------------------------------------------------------------------------------------- */
+/* The states that allow a request ----------------------------------------------------------------------------------------------------- */
 
 #define IN(state) (1u << (state))
 
 static const struct {
-    unsigned states; /* of the client */
+    unsigned states; /* states of the client in which it may send this request */
     enum share_io (*serve)(struct share_client *client, const struct wire_message *message);
 } requests[] = {
     [WIRE_HELLO] = { IN(SHARE_CLIENT_GREETING), hello },
@@ -366,7 +368,7 @@ enum share_io share_request_answer(struct share_client *client, const unsigned c
 
 /* Requests that wait for leases ---------------------------------------------------------------------------------------------------------- */
 
-/* Without enough leases it is refused. With the lock. */
+/* Serves the request, which is refused if leases are still missing. The caller holds e->lock. */
 static void serve_deferred(struct share_client *client, struct share_wait *wait)
 {
     struct share_asked asked = wait->asked;
@@ -375,7 +377,8 @@ static void serve_deferred(struct share_client *client, struct share_wait *wait)
         share_client_break(client);
 }
 
-/* Returns whether it was served; *made: leases so far. */
+/* Makes leases for the client's first deferred request and serves it. Returns false if the limit MAKE_MAX was reached first. *made
+   counts the leases made in this run. */
 static bool go_on(struct share_client *client, unsigned *made)
 {
     pthread_mutex_lock(&client->e->lock);
@@ -399,7 +402,7 @@ bool share_requests_go_on(weir_export *e)
 {
     unsigned made = 0;
     bool is_left = false;
-    /* Only this thread changes the list of clients; what a client waits for may be served, or be over, meanwhile. */
+    /* Only this thread changes the list of clients. A client's request may be served or cancelled by another thread meanwhile. */
     for (struct share_client *client = e->clients; client; client = client->next) {
         bool waits = true;
         while (waits && go_on(client, &made)) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * retire.c - making an empty shared pool anew, which is the only way in which its memory goes back to the device.
+ * retire.c - retires an empty shared pool: makes it anew, which is the only way to give its memory back to the device.
  *
- * Every importer has to destroy its imported pool first. They are asked, and those who answer connect again when they next want something;
- * until all have answered, or are dead, nobody new is let in. After RETIRE_TIME it is given up, and tried again later.
+ * First every importer must destroy its imported pool. The exporter asks them by RETIRE; an importer that has answered connects again when
+ * it next needs something. Until all have answered, or are dead, no new importer is welcomed. If that takes longer than RETIRE_TIME, the
+ * exporter gives up and tries again later.
  */
 #include "config.h"
 
@@ -14,16 +15,16 @@
 #include "share/export/request.h"
 
 #define RETIRE_TIME (2 * GPU_SECOND)
-#define LOOK_AGAIN (GPU_SECOND / 10) /* at least, where the pool's users have blocks of it that they do not share */
+#define LOOK_AGAIN (GPU_SECOND / 10) /* shortest pause before the next attempt, if users have blocks of the pool that they do not share */
 
-/* Nothing is published or mapped, but for what the pool's users have and do not share. */
+/* Whether the export has no blocks and rings. Users may still have blocks of the pool that they do not share. */
 static bool is_empty(weir_export *e)
 {
     return !e->blocks && !e->dead && !e->rings;
 }
 
-/* How many importers still have the pool; those that have not been asked are asked now, unless something was published meanwhile, of which
-   they may have leases. With the lock. */
+/* Sends RETIRE to the importers that have not got it yet, unless a block was published meanwhile, on which they may have leases. Returns
+   how many importers still have the pool. The caller holds e->lock. */
 static unsigned ask_importers(weir_export *e)
 {
     struct wire_message message = { .type = WIRE_RETIRE, .u.epoch.epoch = e->epoch };
@@ -36,7 +37,7 @@ static unsigned ask_importers(weir_export *e)
     return left;
 }
 
-/* Whether the driver has seen all frees of what was shared, which are on this stream. They wait for what their publishers had under way. */
+/* Whether all frees of shared blocks are complete. They are on e->stream, and wait for the work of those who published the blocks. */
 static bool is_quiet(const weir_export *e)
 {
     gpu_event event;
@@ -47,13 +48,13 @@ static bool is_quiet(const weir_export *e)
     return is_complete;
 }
 
-/* All importers have let go of it. */
+/* Makes the pool anew, if all frees are complete. All importers have destroyed their imported pools. */
 static void renew(weir_export *e)
 {
     int fd;
     if (!is_quiet(e))
         return;
-    /* A block may be published as soon as there is the new pool: it counts for the epoch that begins. */
+    /* A block may be published as soon as the new pool exists, and then counts for the new epoch. So the count is reset first. */
     pthread_mutex_lock(&e->lock);
     uint64_t former = e->exported_in;
     e->exported_in = 0;
@@ -73,7 +74,7 @@ static void renew(weir_export *e)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Lets those in who came meanwhile. With the lock. */
+/* Ends the retiring, and welcomes the importers that connected meanwhile. The caller holds e->lock. */
 static void end_asking(weir_export *e)
 {
     e->retire_until = 0;

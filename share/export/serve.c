@@ -14,11 +14,12 @@
 #include "share/export/request.h"
 
 #define EVENTS_MAX 32
-#define SERVE_MAX 64 /* messages of one client in one go, so that none keeps the others waiting */
-#define ROUNDS_MAX 64 /* of reading: more than a socket holds */
+#define SERVE_MAX 64 /* messages read from one client before the others get a turn */
+#define ROUNDS_MAX 64 /* rounds of reading: more than a socket's queue needs */
 #define TIMER_SLACK 1000UL /* nanoseconds */
-#define HAND_BACK UINT64_C(250000) /* nanoseconds after the last take, when the service thread takes over */
-/* Nanoseconds between two looks at releases that are still to come to pass: a part of the time since the last news of one, in bounds. */
+#define HAND_BACK UINT64_C(250000) /* nanoseconds after the last take until the service thread serves again */
+/* Pause between two queries of releases that are not complete: the time since the last one arrived or completed, divided by POLL_PART,
+   within bounds (nanoseconds). */
 #define POLL_PART 16
 #define POLL_SHORTEST UINT64_C(20000)
 #define POLL_LONGEST GPU_MILLISECOND
@@ -45,7 +46,8 @@ void share_serve_close(weir_export *e)
     }
 }
 
-/* With the lock. It costs a system call, and wakes nobody but for what there is to read. */
+/* Opens or closes the gate. The caller holds e->lock. This costs a system call. An open gate wakes the service thread only when a socket
+   is readable. */
 static void set_gate(weir_export *e, bool is_closed)
 {
     struct epoll_event event = { .events = is_closed ? 0 : EPOLLIN };
@@ -72,7 +74,7 @@ static void serve_client(struct share_client *client, uint32_t events)
             share_client_catch_up(client);
         pthread_mutex_unlock(&e->lock);
     }
-    /* Of one that has gone all is read, since the same process may be at the door again. */
+    /* If the client has disconnected, all its messages are read, since its process may be connecting again. */
     for (int served = 0; (served < SERVE_MAX || (events & EPOLLHUP)) && client->connection.fd >= 0; served++) {
         unsigned char bytes[WIRE_SIZE_MAX];
         size_t len;
@@ -80,7 +82,7 @@ static void serve_client(struct share_client *client, uint32_t events)
         if (io == SHARE_AGAIN)
             return;
         if (io == SHARE_DONE && (io = share_request_answer(client, bytes, len)) == SHARE_CLOSED)
-            io = SHARE_DONE; /* it hears no answer, but what it said before it went may be a farewell */
+            io = SHARE_DONE; /* the answer cannot be sent, but the client's next messages may be a farewell */
         pthread_mutex_lock(&e->lock);
         if (io != SHARE_DONE)
             share_client_evict(client);
@@ -90,7 +92,7 @@ static void serve_client(struct share_client *client, uint32_t events)
     }
 }
 
-/* Returns whether there was something. */
+/* Handles the events of the clients' sockets and pidfds. Returns whether there were any. */
 static bool serve_round(weir_export *e)
 {
     struct epoll_event events[EVENTS_MAX];
@@ -120,8 +122,8 @@ static void serve(weir_export *e, bool everything)
     pthread_mutex_unlock(&e->serving);
 }
 
-/* When releases are to be looked at again, with the lock. The longer nothing has come to pass the more seldom, so that the wait is never much
-   longer than it has to be. */
+/* When to query the releases again. The longer none has completed, the longer the pause, so that a wait is never much longer than it has
+   to be. The caller holds e->lock. */
 static uint64_t next_look(const weir_export *e, uint64_t now)
 {
     uint64_t after = (now - e->waits_since) / POLL_PART;
@@ -130,15 +132,15 @@ static uint64_t next_look(const weir_export *e, uint64_t now)
     return now + (after < POLL_SHORTEST ? POLL_SHORTEST : after < POLL_LONGEST ? after : POLL_LONGEST);
 }
 
-/* With the lock. */
+/* Wakes the producer that sleeps at the sockets. The caller holds e->lock. */
 static void wake_sleeper(weir_export *e)
 {
     if (e->is_asleep && !e->is_woken)
         e->is_woken = eventfd_write(e->wake_fd, 1) == 0;
 }
 
-/* Another thread sleeps at the sockets, perhaps. Of what was read here it has seen nothing, and a release that is still to come to pass is to be
-   looked at sooner than it knew when it fell asleep. */
+/* A producer may be sleeping at the sockets, and has not seen the messages that this thread reads. It is woken if a release must be
+   queried earlier than it planned when it fell asleep. */
 void share_serve(weir_export *e, bool everything)
 {
     serve(e, everything);
@@ -155,7 +157,7 @@ uint64_t share_serve_turn(weir_export *e)
     bool is_elsewhere = e->is_gate_closed && (e->has_waiter || idle < HAND_BACK);
     if (!is_elsewhere && e->is_gate_closed)
         set_gate(e, false);
-    /* A producer that waits long is looked after ever more seldom, and says so itself when it has done. */
+    /* The longer a producer waits, the more rarely the service thread checks on it. The producer tells when it is done. */
     e->turn_at = now + (idle < HAND_BACK ? HAND_BACK - idle : idle);
     uint64_t due = e->turn_at;
     pthread_mutex_unlock(&e->lock);
@@ -168,9 +170,9 @@ uint64_t share_serve_turn(weir_export *e)
     return due;
 }
 
-/* Producers, with the lock --------------------------------------------------------------------------------------------------------------- */
+/* Producers; the caller holds e->lock -------------------------------------------------------------------------------------------------- */
 
-/* The service thread looks in time whether to take over. */
+/* Makes sure that the service thread checks soon whether it must serve again. */
 static void expect_turn(weir_export *e, uint64_t now)
 {
     if (e->turn_at <= now + 2 * HAND_BACK)
@@ -194,7 +196,8 @@ void share_serve_stir(weir_export *e)
     pthread_cond_broadcast(&e->changed);
 }
 
-/* The kernel may let a sleeper lie for 50 us longer than it said; releases are waited for in less. */
+/* Sleeps at the sockets until then. The kernel may prolong a sleep by its timer slack of 50 us, in which a release often completes, so
+   the slack is lowered for short sleeps. */
 static void sleep_until(weir_export *e, uint64_t until)
 {
     struct pollfd ready[] = { { .fd = e->epoll_fd, .events = POLLIN }, { .fd = e->wake_fd, .events = POLLIN } };
@@ -224,7 +227,7 @@ void share_serve_wait(weir_export *e, uint64_t since, uint64_t deadline)
     if (sleeps)
         sleep_until(e, until);
     else
-        sched_yield(); /* a reader may want this very CPU */
+        sched_yield(); /* a reader may need this CPU */
     serve(e, false);
     pthread_mutex_lock(&e->lock);
     eventfd_t wakes;
@@ -233,5 +236,5 @@ void share_serve_wait(weir_export *e, uint64_t since, uint64_t deadline)
     e->is_asleep = e->is_woken = e->has_waiter = false;
     e->taken_at = weir__service_now();
     expect_turn(e, e->taken_at);
-    pthread_cond_broadcast(&e->changed); /* another one who waits may be the next to serve */
+    pthread_cond_broadcast(&e->changed); /* another waiting producer may be the next to serve */
 }
