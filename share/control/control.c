@@ -124,7 +124,7 @@ static uint64_t check_askers(struct share_control *control, uint64_t now)
     return next;
 }
 
-/* Where it listens --------------------------------------------------------------------------------------------------------------------- */
+/* Listening --------------------------------------------------------------------------------------------------------------------------- */
 
 /* Listens at the first free name PID.N, since other weirs of this process, and processes of other PID namespaces, may use the same pid. */
 static weir_status listen_somewhere(void *data, struct share_listener *listener, weir_error *error)

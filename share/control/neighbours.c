@@ -61,7 +61,7 @@ static void learn_silent(const char *path, bool is_deaf)
     pthread_mutex_unlock(&memory.lock);
 }
 
-/* Who has what ---------------------------------------------------------------------------------------------------------------------------- */
+/* Offers ------------------------------------------------------------------------------------------------------------------------------- */
 
 struct neighbour {
     char path[SHARE_PATH_SIZE];
@@ -228,7 +228,7 @@ static bool look(struct rescue *rescue)
     return rescue->picture != before;
 }
 
-/* Asking them ----------------------------------------------------------------------------------------------------------------------------- */
+/* Asking for memory -------------------------------------------------------------------------------------------------------------------- */
 
 /* The neighbour with the largest offer among those that have refused least often, since the offers of those that refuse are still there
    later. */

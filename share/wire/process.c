@@ -28,7 +28,7 @@
 #define SYS_pidfd_open 434
 #endif
 
-/* Who it is ---------------------------------------------------------------------------------------------------------------------------- */
+/* Its identity ------------------------------------------------------------------------------------------------------------------------ */
 
 /* Reads the supplementary groups that the process had when it connected. Returns false if host memory runs out. */
 static bool read_groups(int socket, struct share_process *process)

@@ -227,7 +227,7 @@ static bool connect_and_say(struct share_query *query)
     return query->is_over || query->fd >= 0;
 }
 
-/* All of them -------------------------------------------------------------------------------------------------------------------------- */
+/* Running queries --------------------------------------------------------------------------------------------------------------------- */
 
 /* Connects the questions that have no connection yet. Returns whether some are left without one. */
 static bool connect_all(struct share_query *queries, size_t count, uint64_t deadline)
