@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * import.h - the importing side: connections to an export one after the other, and what is leased over them.
+ * import.h - the importing side of a shared pool.
  *
- * An import is the application's. A session is one connection of it, with the pool imported over it; it ends when the exporter is gone, has
- * retired the pool or evicted it, and the next request begins another. A session that has ended lives on until its last lease is
- * released.
+ * An *import* belongs to the application, and outlives its connections. A *session* is one connection to the exporter, with the pool
+ * imported over it. A session ends when the exporter is gone, retires the pool (takes it back to make it anew) or evicts this process; the
+ * next request then begins another session. A session that has ended lives on until its last lease is released. A *lease* is the right to
+ * use a block of the exporter; a *mapped* block is one that this process has imported, and stays so between leases.
  *
- * Two locks. `lock` guards everything that does not say otherwise; it is a leaf and no CUDA call is made under it. `mapping_lock` is taken
- * before it, and held over the CUDA calls that import and free, so that no block is imported twice.
+ * Two locks. `lock` guards every field that does not say otherwise; it is a leaf, and no CUDA call is made under it. `mapping_lock` is
+ * taken before `lock`, and held over the CUDA calls that import and free blocks, so that no block is imported twice.
  *
- * Who reads the socket: a thread that waits for an answer reads for all that wait (the pump). While nobody has waited for a while, the
- * service thread watches it. Where the application polls a reader's descriptor that is at once.
+ * Threads that wait for messages: one of them, the *pump*, polls the socket with no lock held and hands out the messages to all; the others
+ * sleep on `changed`. When no thread has waited for SHARE_TAKE_OVER, the service thread watches the socket. If the application polls the
+ * descriptor of a reader, the service thread watches the socket as soon as no thread waits.
  */
 #ifndef WEIR_SHARE_IMPORT_H
 #define WEIR_SHARE_IMPORT_H
@@ -27,101 +29,104 @@
 #include "share/wire/socket.h"
 #include "share/wire/wire.h"
 
-#define SHARE_TAKE_OVER UINT64_C(10000000) /* nanoseconds without a wait, after which the service thread watches the socket */
-#define SHARE_SAID_MAX 131072 /* bytes of messages to an exporter that does not read: more than 1,024 releases */
-#define SHARE_FINISH_PAUSE UINT64_C(100000) /* nanoseconds between two looks of a thread that waits for the end of sessions */
-#define SHARE_BLOCK_MAX (UINT64_C(5248) << 20) /* CUDA crashes the process that imports a larger one (measured) */
+#define SHARE_TAKE_OVER UINT64_C(10000000) /* nanoseconds after the last wait until the service thread watches the socket */
+#define SHARE_SAID_MAX 131072 /* bytes of messages kept for an exporter that does not read: more than 1,024 RELEASEs */
+#define SHARE_FINISH_PAUSE UINT64_C(100000) /* pause, in nanoseconds, of a thread that waits for sessions to end */
+#define SHARE_BLOCK_MAX (UINT64_C(5248) << 20) /* CUDA crashes a process that imports a larger block (measured) */
 
-/* A block of the exporter in this process. */
+/* A block of the exporter that this process knows, mapped or about to be mapped. */
 struct share_mapped {
-    struct share_mapped *next; /* session->mappings */
+    struct share_mapped *next; /* in session->mappings */
     uint64_t id;
     uint64_t bytes;
     struct gpu_shared_block handle;
     struct gpu_shared_event ready_handle;
-    unsigned leases;   /* that this process has, queued ones too */
-    bool is_withdrawn; /* the exporter wants it unmapped */
+    unsigned leases;   /* leases of this process on the block, for queued frames too */
+    bool is_withdrawn; /* the exporter has asked for it to be unmapped */
     /* Guarded by mapping_lock. */
     void *ptr; /* NULL: not imported yet */
     gpu_event ready;
 };
 
-/* A lease number of a session. The event is the exporter's, and recorded by us. */
+/* A lease number of a session. The exporter made the release event, and this process records it. */
 struct share_number {
     struct gpu_shared_event handle;
     bool has_handle;
-    bool is_leased; /* some lease has the number */
-    /* Guarded by mapping_lock, until a lease with this number has both; then that lease's owner's. */
+    bool is_leased; /* a lease uses the number now */
+    /* Guarded by mapping_lock until a lease with this number has both events; from then on the owner of this lease uses them. */
     gpu_event release;
-    gpu_event behind; /* our own, behind the last use: what unmapping waits for when the exporter is gone */
+    gpu_event behind; /* this process's own event, recorded with `release`: unmapping waits for it if the exporter is gone */
     bool is_recorded;
 };
 
 struct share_session {
-    struct share_session *next; /* import->sessions */
+    struct share_session *next; /* in import->sessions */
     weir_import *i;
-    int fd; /* -1: ended */
+    int fd; /* -1: the session has ended */
     bool is_guarded; /* the kernel lets the exporter send no more descriptors */
     struct share_process exporter;
-    uint64_t epoch; /* 0: the exporter has not let this process in */
+    uint64_t epoch; /* 0: no WELCOME came yet */
     int device;
     gpu_pool pool;
-    gpu_stream stream; /* where mappings are freed; NULL until needed. Guarded by mapping_lock */
-    int farewell; /* WIRE_RETIRED: the exporter has asked for its pool back; WIRE_GOODBYE: the application closes the import; else 0 */
-    bool is_refused;  /* the exporter has said why it ends the connection: it lives on, and its rings too */
-    bool says_farewell;    /* nothing of it is left but the farewell: to be said, and heard */
-    uint64_t farewell_until;  /* nanoseconds: then it is closed whether that was heard or not */
-    struct share_outbox outbox; /* what did not fit into the socket */
-    uint32_t watched;   /* what epoll tells the service thread of it: EPOLLIN, EPOLLOUT; 0: nothing */
+    gpu_stream stream; /* blocks are freed on this stream; NULL until needed. Guarded by mapping_lock */
+    /* the message that will end the session: WIRE_RETIRED if the exporter retires the pool, WIRE_GOODBYE if the application closes the
+       import or the exporter does not answer; else 0 */
+    int farewell;
+    bool is_refused;  /* the exporter refused the connection with a reason, so it and its rings are still alive */
+    bool says_farewell;    /* everything on the GPU is given back, and the farewell was sent: only the exporter's close is awaited */
+    uint64_t farewell_until;  /* nanoseconds: the session is closed then, even if the exporter has not closed it */
+    struct share_outbox outbox; /* messages that did not fit into the socket */
+    uint32_t watched;   /* the events that epoll watches for on the service thread: EPOLLIN, EPOLLOUT; 0: none */
     unsigned leases;
-    unsigned users; /* threads that wait for something of it */
+    unsigned users; /* threads that wait for messages of the session or look at it */
     struct share_mapped *mappings;
     struct share_number numbers[WIRE_LEASES_MAX];
 };
 
 struct weir_lease {
-    weir_lease *next; /* reader->frames */
+    weir_lease *next; /* in reader->frames */
     struct share_session *session;
     struct share_mapped *mapped;
-    weir_reader *reader; /* NULL: a block with a name, or its reader is closed */
-    bool is_taken; /* by the application */
+    weir_reader *reader; /* NULL: the lease is on a named block, or its reader is closed */
+    bool is_taken; /* the application has it */
     uint32_t number;
     weir_lease_info info;
     unsigned char metadata[WIRE_METADATA_MAX];
 };
 
-/* How a reader's ring has ended. LOST: with the connection. TOLD: it was closed, and the application knows. */
+/* How the ring of a reader has ended. LOST: the connection ended. CLOSED: the exporter said ENDED. TOLD: like CLOSED, and the
+   application was told. */
 enum share_end { SHARE_END_NONE, SHARE_END_LOST, SHARE_END_CLOSED, SHARE_END_TOLD };
 
 struct weir_reader {
-    weir_reader *next; /* import->readers */
+    weir_reader *next; /* in import->readers */
     weir_import *i;
     char name[WIRE_NAME_SIZE];
     uint32_t wanted;
-    struct share_session *session; /* where it is subscribed, or NULL */
+    struct share_session *session; /* the session on which it is subscribed, or NULL */
     uint32_t ring;
     unsigned limit;
-    unsigned held;      /* frames that the application has; a closed reader goes with the last of them */
-    enum share_end end; /* of the ring that it was subscribed to last */
+    unsigned held;      /* frames that the application has; a closed reader is freed with the last of them */
+    enum share_end end; /* how the last ring has ended */
     bool is_closed;
-    bool is_subscribing; /* by some thread; the others wait */
-    int event_fd;        /* an eventfd that the application polls, or -1: nobody has asked for it */
-    bool is_shown;       /* it can be read from */
-    weir_lease *frames; /* that came and were not taken, oldest first */
+    bool is_subscribing; /* some thread subscribes; other threads wait for it */
+    int event_fd;        /* an eventfd that the application polls; -1: the application has not asked for it */
+    bool is_shown;       /* event_fd is readable */
+    weir_lease *frames; /* frames that came and that the application has not taken, the oldest first */
     weir_lease **latest;
 };
 
-/* A request of this process that waits for its answer. On the stack of who waits. */
+/* A request that waits for its answer. It lies on the stack of the thread that waits. */
 struct share_request {
-    struct share_request *next; /* import->requests */
+    struct share_request *next; /* in import->requests */
     struct share_session *session;
     uint32_t number;
-    weir_reader *reader; /* of a SUBSCRIBE */
-    bool can_be_done;   /* an UNSUBSCRIBE */
-    bool can_be_leased; /* an ACQUIRE */
+    weir_reader *reader; /* the reader of a SUBSCRIBE */
+    bool can_be_done;   /* an UNSUBSCRIBE, which DONE answers */
+    bool can_be_leased; /* an ACQUIRE, which LEASE answers */
     bool is_answered;
     struct wire_message answer;
-    weir_lease *lease; /* of an ACQUIRE */
+    weir_lease *lease; /* the lease that an ACQUIRE got */
 };
 
 struct weir_import {
@@ -129,95 +134,106 @@ struct weir_import {
     struct share_forked forked;
     weir *w;
     const struct gpu *gpu;
-    char socket[SHARE_PATH_SIZE]; /* as the application calls it */
+    char socket[SHARE_PATH_SIZE]; /* the socket's name, as the application gave it */
     unsigned timeout_ms;
     bool host_waits;
-    uint64_t spin; /* nanoseconds. Fixed after open */
+    uint64_t spin; /* nanoseconds that the pump polls before it sleeps. Fixed after open */
     struct weir__job job;
 
     pthread_mutex_t mapping_lock;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* something was received, or the pump is free. CLOCK_MONOTONIC */
+    pthread_cond_t changed; /* signalled when messages were received or the pump has stopped. CLOCK_MONOTONIC */
     struct share_news news;
-    struct share_session *session;  /* the present one, or NULL */
-    struct share_session *sessions; /* all, ended ones too */
+    struct share_session *session;  /* the session for new requests, or NULL */
+    struct share_session *sessions; /* all sessions, ended ones too */
     weir_reader *readers;
     struct share_request *requests;
     uint32_t last_request;
-    int wake_fd;  /* an eventfd: ends the wait of who pumps */
-    int epoll_fd; /* what the job watches: sockets that nobody pumps */
+    int wake_fd;  /* an eventfd that wakes the pump */
+    int epoll_fd; /* the job watches this epoll set: it has the sockets that no pump polls */
     bool is_pumping;
     bool is_connecting;
-    bool is_watched;  /* by the service thread */
-    unsigned polled;  /* readers that have an event_fd: the service thread watches whenever nobody pumps */
-    bool is_handed_over; /* the service thread will look whether anybody still waits */
-    bool was_pumped; /* since the service thread's last look */
+    bool is_watched;  /* the service thread watches the socket of `session` */
+    unsigned polled;  /* number of readers with an event_fd; if there are any, the service thread watches whenever no thread pumps */
+    bool is_handed_over; /* the service thread is due to check whether any thread still waits */
+    bool was_pumped; /* a thread has pumped since the service thread's last check */
 };
 
 /* Sessions (session.c). */
 
-/* Connects, unless there is a session. Without the locks. */
+/* Connects, unless there is a usable session. The caller holds neither lock. */
 weir_status share_session_ensure(weir_import *i, uint64_t deadline, weir_error *error);
-/* Sends what waits, and reads what has come; with the lock. Ends the session where that is against the rules. */
+/* Sends kept messages, and reads and handles those that have come. Ends the session if a message breaks the protocol. The caller holds
+   i->lock, as for all functions from here on that do not say otherwise. */
 void share_session_drain(struct share_session *session);
-/* Waits until `is_done` or the deadline (CLOCK_MONOTONIC, nanoseconds) or the end of the session; with the lock, let go meanwhile. */
+/* Waits until is_done(data) is true, the deadline has passed (CLOCK_MONOTONIC, nanoseconds), or the session ends; i->lock is released
+   meanwhile. Returns is_done(data). */
 bool share_session_wait(struct share_session *session, bool (*is_done)(void *data), void *data, uint64_t deadline);
-/* With the lock: a thread, counted in `users`, looks at it no more. */
+/* A thread that was counted in `users` no longer uses the session. */
 void share_session_unuse(struct share_session *session);
-/* With the lock: all who wait look again at what they wait for. */
+/* Wakes all waiting threads, so that they check again. */
 void share_session_stir(weir_import *i);
-/* Closes the socket, if it is open. The exporter sees it at once, although a thread that pumps, or a forked child, may have the socket yet. */
+/* Closes the socket if it is open. The exporter notices at once, even if the pump or a forked child still has a copy of the socket. The
+   caller holds i->lock, or no other thread can use the session. */
 void share_session_close(struct share_session *session);
-/* With the lock. */
+/* Ends the session at once: closes the socket, and detaches the readers. */
 void share_session_end(struct share_session *session);
-/* With the lock: ends it too, but the exporter, which does not answer, is told when nobody uses it any more. */
+/* Ends a session whose exporter does not answer: no more requests use it, and the exporter gets a GOODBYE once no thread uses the
+   session. */
 void share_session_give_up(struct share_session *session);
-/* Sends the message, or keeps it until the exporter reads. Anything but SHARE_DONE: the session has ended, or is to end. With the lock. */
+/* Sends the message, or keeps it until the exporter reads. If the result is not SHARE_DONE, the session has ended or is about to end. */
 enum share_io share_session_send(struct share_session *session, const struct wire_message *message);
-/* Sends what is kept. With the lock. */
+/* Sends the kept messages. */
 void share_session_flush(struct share_session *session);
-/* What the service thread is told of the socket is as it has to be now. With the lock. */
+/* Makes epoll watch the socket for the events that the service thread needs now. */
 void share_session_watch(struct share_session *session);
-/* The service thread watches the present session from now on, unless somebody pumps. With the lock. */
+/* The service thread watches i->session from now on, unless a thread pumps. */
 void share_session_hand_over(weir_import *i);
 
 /* Ending (farewell.c). */
 
-/* Gives back what ended sessions still have, if no lease needs it; unmaps what is withdrawn; answers RETIRE. Takes both locks, and waits for
-   no exporter. Returns when to look again: WEIR__SERVICE_NEVER if nothing is left to do, else by then or when the job is woken. */
+/* Unmaps withdrawn blocks, gives back what sessions without leases that have ended or got RETIRE have on the GPU, and sends their
+   farewells. Takes both locks, and does not wait for an exporter. Returns when to call it again, or WEIR__SERVICE_NEVER if there is
+   nothing left to do before the job is woken. */
 uint64_t share_sessions_tidy(weir_import *i);
-/* The same until nothing is left to do or the deadline; who has not heard the farewell by then will not. */
+/* Repeats this until nothing is left to do or the deadline has passed. Sessions whose farewell the exporter has not heard by then are
+   closed. */
 void share_sessions_finish(weir_import *i, uint64_t deadline);
-/* With the lock: a session that has nothing on the GPU says farewell, and goes once that was heard. */
+/* Sends the farewell of a session that has nothing on the GPU any more; the session is freed once the exporter has closed the
+   connection. The caller holds i->lock. */
 void share_session_say_farewell(struct share_session *session);
-/* Of a session that is on no list. */
+/* Closes and frees a session that is on no list. */
 void share_session_free(struct share_session *session);
 
-/* Messages (receive.c). With the lock. false: against the rules. */
+/* Handles one message of the exporter (receive.c). Returns false if the message breaks the protocol. The caller holds i->lock, also for
+   the next four functions. */
 bool share_receive_message(struct share_session *session, const struct wire_message *message);
 
-/* What the application polls tells whether weir_reader_next() has something to say. After every change of that, with the lock. */
+/* Makes the reader's event_fd readable if weir_reader_next() would return at once with a frame or an ending, and unreadable otherwise.
+   Call this after every change of that. */
 void share_reader_show(weir_reader *reader);
-/* The same of all readers of the session. */
+/* Does the same for all readers of the session. */
 void share_readers_show(struct share_session *session);
 
-/* The exporter is gone, and with it the rings that its readers have not heard of otherwise. With the lock. */
+/* The exporter is gone: sets SHARE_END_LOST for the readers of the session whose ring has not ended otherwise. */
 void share_readers_lose(struct share_session *session);
-/* The session is no more: its readers are subscribed nowhere, and the frames that they have not taken are lost. With the lock. */
+/* Detaches the readers from the session, which has ended, and frees their frames that the application has not taken. */
 void share_readers_leave(struct share_session *session);
 
 /* Mappings (mapping.c). */
 
-/* Ends a lease that came, but is not given to the application. With the lock. */
+/* Releases a lease that the application does not get. The caller holds i->lock. */
 void share_lease_return(weir_lease *lease);
-/* The lease is no more, whether or not the exporter knows. The last one of a session that has ended lets it go. With the lock. */
+/* Frees the lease without telling the exporter. The last lease of a session that has ended lets the session go. The caller holds
+   i->lock. */
 void share_lease_forget(weir_lease *lease);
-/* Frees the block's import and waits until it is gone. With mapping_lock. */
+/* Unmaps the block, waits until that is complete, and frees `mapped`. The caller holds mapping_lock. */
 void share_mapped_free(struct share_session *session, struct share_mapped *mapped);
-/* Destroys everything of a session on the GPU: nobody uses it any more. With mapping_lock. */
+/* Destroys everything that the session has on the GPU, once its last uses are complete. The caller holds mapping_lock. */
 void share_session_unmap(struct share_session *session);
 
-/* Makes the lease ready for use on the stream. If that fails it is still the caller's to return. */
+/* Imports the block of the lease if it is not mapped yet, and makes the stream, or with host_waits this thread, wait until the block is
+   written. If that fails, the caller still has to return the lease. */
 weir_status share_lease_deliver(weir_lease *lease, gpu_stream stream, uint64_t deadline, weir_error *error);
 
 #endif
