@@ -13,7 +13,7 @@ static bool is_answered(void *data)
 
 static void list_request(weir_import *i, struct wire_message *message, struct share_request *request)
 {
-    i->last_request += i->last_request == UINT32_MAX ? 2 : 1; /* 0 stands for none */
+    i->last_request += i->last_request == UINT32_MAX ? 2 : 1; /* 0 means: no request */
     request->number = message->request = i->last_request;
     request->session = i->session;
     request->is_answered = false;
@@ -28,7 +28,7 @@ enum share_answer share_ask(weir_import *i, struct wire_message *message, struct
     if (!session)
         return SHARE_LOST;
     list_request(i, message, request);
-    session->users++; /* the session stays for as long as it is looked at */
+    session->users++; /* keeps the session from being freed */
     if (share_session_send(session, message) == SHARE_DONE)
         share_session_wait(session, is_answered, request, patience);
     if (can_cancel && !request->is_answered && session->fd >= 0 && !session->farewell) {

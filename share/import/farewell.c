@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * farewell.c - the end of sessions, and what is done meanwhile on the exporter's behalf: blocks that are withdrawn are unmapped.
+ * farewell.c - ends sessions, and unmaps blocks that the exporter has withdrawn.
  *
- * A session that nobody needs is first given back on the GPU. Then its farewell is said, and once the exporter has heard that,
- * which shows by the end of the connection, it is gone. Nobody waits for an exporter meanwhile: it may be stopped, and the service thread
- * has others to serve.
+ * A session that has ended, or got RETIRE, and has no leases left ends in three steps. First everything that it has on the GPU is given
+ * back. Then its farewell, RETIRED or GOODBYE, is sent. When the exporter closes the connection, it has heard the farewell, and the session
+ * is freed. No thread waits for this, since an exporter may be stopped and the service thread has other jobs.
  */
 #include "config.h"
 
@@ -12,10 +12,11 @@
 
 #include "share/import/import.h"
 
-#define TIDY_AGAIN UINT64_C(100000000) /* nanoseconds between two looks whether work on what an exporter left has ended */
-#define PATIENCE_MS 1000               /* for an exporter to hear a farewell */
+/* pause, in nanoseconds, between two checks whether the last uses of a session's blocks are complete */
+#define TIDY_AGAIN UINT64_C(100000000)
+#define PATIENCE_MS 1000               /* time for an exporter to hear a farewell */
 
-/* Farewells, with the lock --------------------------------------------------------------------------------------------------------------- */
+/* Farewells; the caller holds i->lock -------------------------------------------------------------------------------------------------- */
 
 void share_session_free(struct share_session *session)
 {
@@ -32,13 +33,13 @@ void share_session_say_farewell(struct share_session *session)
     if (session->farewell == WIRE_RETIRED)
         message.u.epoch.epoch = session->epoch;
     session->says_farewell = true;
-    /* Whom the exporter has not let in yet it need not let out. */
+    /* Without a WELCOME the exporter knows no importer that could leave, so its close is not awaited. */
     session->farewell_until = session->epoch ? share_deadline(patience) : 0;
     share_outbox_say(&session->outbox, session->fd, &message, SIZE_MAX);
     share_session_watch(session);
 }
 
-/* Whether the exporter has closed the connection, or time is up. */
+/* Whether the exporter has closed the connection, or its time is up. Messages that still come are dropped. */
 static bool has_heard(struct share_session *session)
 {
     unsigned char bytes[WIRE_SIZE_MAX];
@@ -51,7 +52,7 @@ static bool has_heard(struct share_session *session)
     return io != SHARE_AGAIN || weir__service_now() >= session->farewell_until;
 }
 
-/* Goes on with those that say farewell. Returns when the first of them is out of time. */
+/* Frees the sessions whose farewell was heard or whose time is up. Returns when the time of the next one is up. */
 static uint64_t see_off(weir_import *i)
 {
     uint64_t due = WEIR__SERVICE_NEVER;
@@ -69,9 +70,9 @@ static uint64_t see_off(weir_import *i)
     return due;
 }
 
-/* What is withdrawn ---------------------------------------------------------------------------------------------------------------------- */
+/* Withdrawn blocks --------------------------------------------------------------------------------------------------------------------- */
 
-/* A block that is to be unmapped, and that nobody uses. With the lock. */
+/* Takes a withdrawn block without leases off the list and returns it, or NULL. The caller holds i->lock. */
 static struct share_mapped *next_withdrawn(struct share_session *session)
 {
     struct share_mapped **link = &session->mappings, *mapped;
@@ -82,7 +83,7 @@ static struct share_mapped *next_withdrawn(struct share_session *session)
     return mapped;
 }
 
-/* With mapping_lock. */
+/* Unmaps the withdrawn blocks that have no leases, and answers UNMAPPED. The caller holds mapping_lock. */
 static void unmap_withdrawn(struct share_session *session)
 {
     weir_import *i = session->i;
@@ -100,9 +101,10 @@ static void unmap_withdrawn(struct share_session *session)
     }
 }
 
-/* What is on the GPU, with mapping_lock -------------------------------------------------------------------------------------------------- */
+/* Giving sessions back; the caller holds mapping_lock ---------------------------------------------------------------------------------- */
 
-/* The first session that is to be given back: it has ended, or the exporter wants its pool. With the lock: takes it from the list. */
+/* Takes the first session that can be given back off the list and returns it, or NULL: it has ended or has a farewell to send, and no
+   lease or thread uses it. The caller holds i->lock too. */
 static struct share_session *next_finished(weir_import *i)
 {
     struct share_session **link = &i->sessions, *session;
@@ -121,7 +123,7 @@ static struct share_session *next_finished(weir_import *i)
     return session;
 }
 
-/* Whether all that was released has ended; our own events, which no capture has. */
+/* Whether all uses of released blocks are complete. It queries this process's own events, which no stream capture can hold. */
 static bool is_quiet(const struct share_session *session)
 {
     for (unsigned n = 0; n < WIRE_LEASES_MAX; n++)
@@ -136,7 +138,7 @@ static struct share_session *put_back(struct share_session *list, struct share_s
     return session;
 }
 
-/* Gives back what is finished and quiet. Returns whether some is not quiet. */
+/* Gives back the sessions that can be given back. Returns whether some have uses that are not complete, and stay listed. */
 static bool give_back_finished(weir_import *i)
 {
     struct share_session *finished, *busy = NULL;

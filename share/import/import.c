@@ -16,19 +16,19 @@
 #include "lib/base/sized.h"
 #include "share/import/ask.h"
 
-#define TIMEOUT_MS 5000 /* of the exporter's answers, unless the application says otherwise */
-/* Nanoseconds between two looks for an exporter that is yet to come. */
+#define TIMEOUT_MS 5000 /* time-out for the exporter's answers, unless the application sets one */
+/* Pauses, in nanoseconds, between attempts to connect to an exporter that does not listen yet. */
 #define WAIT_PAUSE_MIN GPU_MILLISECOND
 #define WAIT_PAUSE_MAX (50 * GPU_MILLISECOND)
 
 /* The service thread --------------------------------------------------------------------------------------------------------------------- */
 
-/* Reads what nobody waits for, and watches the socket unless somebody has waited lately. Returns when to look again. */
+/* Lets the service thread watch the socket, and reads it, unless a thread has waited lately. Returns when to call it again. */
 static uint64_t take_over(weir_import *i)
 {
     uint64_t due = WEIR__SERVICE_NEVER;
     pthread_mutex_lock(&i->lock);
-    i->is_handed_over = i->was_pumped && !i->is_pumping && !i->polled; /* who pumps hands over when it is done */
+    i->is_handed_over = i->was_pumped && !i->is_pumping && !i->polled; /* if a thread pumps, it wakes the job when it stops */
     i->was_pumped = false;
     if (i->session)
         share_session_flush(i->session);
@@ -78,7 +78,8 @@ static void destroy(weir_import *i)
     free(i);
 }
 
-/* What nobody uses any more is given back. Sessions with leases stay: the blocks may be in use on any stream, and nobody can tell. */
+/* Closes the readers, gives back every session that has no leases, and frees the import if none is left. Sessions with leases stay:
+   their blocks may be in use on any stream, which nobody can tell. */
 static void end(weir_import *i)
 {
     share_forked_hold();
@@ -133,7 +134,8 @@ static weir_import *new_import(weir *w, const char *socket, const weir_import_op
     return i;
 }
 
-/* Where nobody listens it tries again from time to time, as whoever is to listen may not even have made the directory of its socket. */
+/* Connects. If nobody listens it tries again until wait_ms have passed, since the exporter may not even have made the directory of its
+   socket yet. */
 static weir_status connect_first(weir_import *i, unsigned wait_ms, weir_error *error)
 {
     const uint64_t until = share_deadline(wait_ms);
@@ -171,7 +173,7 @@ weir_status weir_import_open(weir *w, const char *socket, const weir_import_opti
     weir_status status = i->wake_fd >= 0 && i->epoll_fd >= 0
                              ? connect_first(i, options.wait_ms, error)
                              : weir__fail(error, WEIR_NO_HOST_MEMORY, "import '%s': no eventfd or epoll: raise ulimit -n", socket);
-    /* Only now, as the thread may call CUDA, which is to go after it at exit. */
+    /* The service thread is started after the first CUDA call of this import, so that at exit it ends before CUDA does. */
     if (status == WEIR_OK)
         status = weir__service_add(&i->job, error);
     if (status != WEIR_OK) {
@@ -221,7 +223,7 @@ static weir_status ask_for_block(weir_import *i, const char *name, unsigned time
         uint64_t now = weir__service_now();
         if (answer == SHARE_UNANSWERED || (now >= patience && now >= answer_by))
             return weir__fail(error, WEIR_TIMEOUT, "import '%s': the exporter does not answer", i->socket);
-        if (now < patience) /* the connection may have lasted long */
+        if (now < patience) /* the lost connection may have lasted long, so the new one gets the whole time */
             answer_by = share_deadline(i->timeout_ms);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mapping.c - what an importer has of the exporter on the GPU: imported blocks, and events. */
+/* mapping.c - the blocks and events of an exporter that an importer has on the GPU. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "share/base/order.h"
 #include "share/import/import.h"
 
-#define READY_PAUSE UINT64_C(20000) /* nanoseconds between two looks whether a block is ready */
+#define READY_PAUSE UINT64_C(20000) /* pause, in nanoseconds, between two queries whether a block is ready */
 
-/* Importing: with mapping_lock ----------------------------------------------------------------------------------------------------------- */
+/* Importing; the caller holds mapping_lock --------------------------------------------------------------------------------------------- */
 
 static int map(weir_lease *lease)
 {
@@ -44,7 +44,7 @@ static weir_status import_block(weir_lease *lease, weir_error *error)
     return weir__fail_gpu(error, i->gpu, code, "importing a block of '%s'", i->socket);
 }
 
-/* A stream of the session's own, so that freeing waits for nothing else. */
+/* A stream that only the session uses, so that a free waits for no other work. */
 static gpu_stream own_stream(struct share_session *session)
 {
     const struct gpu *gpu = session->i->gpu;
@@ -59,7 +59,7 @@ static void close_event(const struct gpu *gpu, gpu_event event)
         gpu->event_destroy(event);
 }
 
-/* What stays on the GPU until this process ends. */
+/* Logs a failure that leaves something on the GPU until this process ends. */
 static void tell_left(struct share_session *session, const char *what, int code)
 {
     pthread_mutex_lock(&session->i->lock);
@@ -86,7 +86,7 @@ void share_session_unmap(struct share_session *session)
 {
     const struct gpu *gpu = session->i->gpu;
     gpu_stream stream = own_stream(session);
-    /* Whatever was released last may still be in use; the exporter, which would have waited for that, may be gone. */
+    /* Blocks that were released last may still be in use; the exporter would wait for that, but may be gone. */
     for (unsigned n = 0; n < WIRE_LEASES_MAX; n++)
         if (session->numbers[n].is_recorded)
             gpu->stream_wait_event(stream, session->numbers[n].behind);
@@ -135,7 +135,7 @@ void share_lease_return(weir_lease *lease)
     share_lease_forget(lease);
 }
 
-/* look: whether the socket says otherwise by now. */
+/* Whether the session is still connected. With `look` the socket is read first. */
 static bool is_connected(weir_lease *lease, bool look)
 {
     weir_import *i = lease->session->i;
@@ -147,7 +147,8 @@ static bool is_connected(weir_lease *lease, bool look)
     return connected;
 }
 
-/* On the host, for who does not want a stream to wait for a process that may die. */
+/* Waits on the host until the block is written, for applications that do not want a stream to wait for a process that may die
+   (host_waits). */
 static weir_status wait_until_ready(weir_lease *lease, uint64_t deadline, weir_error *error)
 {
     weir_import *i = lease->session->i;
@@ -184,8 +185,8 @@ const weir_lease_info *weir_lease_get_info(const weir_lease *lease)
     return lease ? &lease->info : NULL;
 }
 
-/* Puts the release behind what is on the stream. Where its events cannot be recorded the host waits for the stream instead, since the
-   exporter must learn of it in any case. */
+/* Records the release events after the work that is on the stream. *how tells the exporter whether to query the event. If the events
+   cannot be recorded the host waits for the stream instead, since the exporter must learn of the release in any case. */
 static weir_status record_release(weir_lease *lease, gpu_stream stream, weir_error *error, enum wire_how *how)
 {
     struct share_session *session = lease->session;
@@ -193,7 +194,7 @@ static weir_status record_release(weir_lease *lease, gpu_stream stream, weir_err
     struct share_number *number = &session->numbers[lease->number];
     weir_status status = share_order(SHARE_ORDER_RECORD, gpu, session->device, stream, number->behind, "releasing a lease", NULL);
     number->is_recorded = number->is_recorded || status == WEIR_OK;
-    /* The events of an exporter that is known to be gone are not touched. */
+    /* The events of a dead exporter are not used. */
     if (status == WEIR_OK && is_connected(lease, false))
         status = share_order(SHARE_ORDER_RECORD, gpu, session->device, stream, number->release, "releasing a lease", NULL);
     *how = status == WEIR_OK ? WIRE_HOW_EVENT : WIRE_HOW_DONE;

@@ -13,7 +13,7 @@
 #include "share/import/ask.h"
 #include "share/import/import.h"
 
-/* What is polled: with the lock ---------------------------------------------------------------------------------------------------------- */
+/* The polled descriptor; the caller holds i->lock -------------------------------------------------------------------------------------- */
 
 static bool has_news(void *data)
 {
@@ -21,7 +21,8 @@ static bool has_news(void *data)
     return reader->frames || reader->end == SHARE_END_CLOSED || !reader->session;
 }
 
-/* That all leases are in use is not shown: who polls would be woken for nothing until it releases one. */
+/* If all leases of the reader are in use, weir_reader_next() would fail at once, but event_fd is not readable: the application would be
+   woken again and again until it releases one. */
 void share_reader_show(weir_reader *reader)
 {
     const struct share_session *session = reader->session;
@@ -43,7 +44,7 @@ void share_readers_show(struct share_session *session)
             share_reader_show(reader);
 }
 
-/* Frames: with the lock ------------------------------------------------------------------------------------------------------------------ */
+/* Frames; the caller holds i->lock ----------------------------------------------------------------------------------------------------- */
 
 static weir_lease *pop_frame(weir_reader *reader)
 {
@@ -56,7 +57,8 @@ static weir_lease *pop_frame(weir_reader *reader)
     return frame;
 }
 
-/* A frame that could not be delivered: one that only came at a bad moment is the next again. Takes the lock. */
+/* Takes back a frame that could not be delivered. If only the moment was wrong (a capturing stream, a time-out) it becomes the reader's
+   next frame again; otherwise it is returned to the exporter. Takes i->lock. */
 static void put_back(weir_lease *frame, weir_status status)
 {
     weir_reader *reader = frame->reader;
@@ -158,7 +160,8 @@ weir_status weir_reader_open(weir_import *i, const char *ring, unsigned leases, 
     return WEIR_OK;
 }
 
-/* Behind the answer no frame of it comes. With the lock. */
+/* Unsubscribes, and waits for the answer, after which no frame of the ring can come; then returns the frames that were not taken. The
+   caller holds i->lock. */
 static void unsubscribe(weir_reader *reader)
 {
     struct wire_message message = { .type = WIRE_UNSUBSCRIBE, .u.unsubscribe.ring = reader->ring };
@@ -199,7 +202,8 @@ static weir_status fail_ended(const weir_reader *reader, weir_error *error)
     return weir__fail(error, WEIR_ENDED, "ring '%s' was closed by its producer: a later call looks for the next one of that name", reader->name);
 }
 
-/* Looks for a ring of the reader's name. Where the last one was closed in good order it is still that which has ended. */
+/* Subscribes to a ring of the reader's name. If there is none, and the last ring was closed by its producer, the result is WEIR_ENDED
+   again. */
 static weir_status subscribe_again(weir_reader *reader, uint64_t deadline, weir_error *error)
 {
     weir_error why = WEIR_ERROR_INIT;
@@ -216,7 +220,7 @@ static weir_status subscribe_again(weir_reader *reader, uint64_t deadline, weir_
     return status;
 }
 
-/* The next frame, or why there is none. With the lock. *lease NULL and WEIR_OK: the connection has ended meanwhile. */
+/* Takes the next frame, or sets the error. *lease is NULL with WEIR_OK if the connection has ended meanwhile. The caller holds i->lock. */
 static weir_status next_frame(weir_reader *reader, uint64_t deadline, weir_error *error, weir_lease **lease)
 {
     struct share_session *session = reader->session;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* receive.c - what an exporter says to an importer. With the import's lock; CUDA is not called. */
+/* receive.c - handles the messages of an exporter. The caller holds the import's lock, and CUDA is not called. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -47,7 +47,8 @@ static struct share_mapped *learn_block(struct share_session *session, const str
     return mapped;
 }
 
-/* What was published at once has the same upper bits in the numbers of its blocks. */
+/* The generation of a frame: the number of the publication, which all slots of one ring share. Exporters before 0.2 number blocks in
+   another way; for them it is the epoch. */
 static uint64_t generation_of(const struct share_session *session, uint64_t block)
 {
     return block >= WIRE_BLOCK_PUBLISHED ? block >> WIRE_BLOCK_INDEX : session->epoch;
@@ -105,7 +106,7 @@ static bool receive_lease(struct share_session *session, const struct wire_messa
     } else if (reader) {
         queue_frame(reader, lease);
     } else {
-        share_lease_return(lease); /* of a reader that is closed */
+        share_lease_return(lease); /* its reader is closed */
     }
     return true;
 }
@@ -113,12 +114,12 @@ static bool receive_lease(struct share_session *session, const struct wire_messa
 static bool receive_answer(struct share_session *session, const struct wire_message *message)
 {
     struct share_request *request = find_request(session, message->request);
-    /* Who asked over a connection that is to end does not wait for the answer. */
+    /* If the session is about to end, its requests no longer wait for answers. */
     if (!request)
         return session->farewell != 0;
     if (message->type == WIRE_DONE && !request->can_be_done)
         return false;
-    /* Frames may stand right behind the answer: they have to find their reader. */
+    /* Frames may follow right after the answer, so the reader is set up here, for them to find it. */
     if (message->type == WIRE_SUBSCRIBED) {
         if (!request->reader)
             return false;
@@ -163,7 +164,7 @@ static bool receive_ended(struct share_session *session, const struct wire_messa
     return true;
 }
 
-/* With request 0 the exporter says why it closes the connection. */
+/* Handles REFUSED. With request 0 the exporter gives the reason why it closes the connection. */
 static bool receive_refused(struct share_session *session, const struct wire_message *message)
 {
     if (message->request)

@@ -16,9 +16,9 @@
 #include "share/wire/closing.h"
 #include "share/wire/query.h"
 
-#define DRAIN_MAX 2048 /* messages in one go, so that no exporter keeps a thread for ever */
+#define DRAIN_MAX 2048 /* messages read in one call, so that no exporter keeps a thread busy for ever */
 
-/* Messages, with the lock ---------------------------------------------------------------------------------------------------------------- */
+/* Messages; the caller holds i->lock --------------------------------------------------------------------------------------------------- */
 
 enum share_io share_session_send(struct share_session *session, const struct wire_message *message)
 {
@@ -26,13 +26,13 @@ enum share_io share_session_send(struct share_session *session, const struct wir
         return SHARE_CLOSED;
     enum share_io io = share_outbox_say(&session->outbox, session->fd, message, SHARE_SAID_MAX);
     if (io == SHARE_AGAIN) {
-        /* Whoever reads the socket sends it when there is room. */
+        /* The message was kept: the pump, or the service thread, sends it when the socket has room. */
         share_session_watch(session);
         if (session->i->is_pumping)
             eventfd_write(session->i->wake_fd, 1);
         return SHARE_DONE;
     }
-    /* An exporter that has not read all that time is taken leave of. */
+    /* SHARE_BROKEN: the exporter has not read for so long that the outbox is full. */
     if (io == SHARE_BROKEN)
         share_session_give_up(session);
     else if (io != SHARE_DONE)
@@ -43,13 +43,14 @@ enum share_io share_session_send(struct share_session *session, const struct wir
 void share_session_flush(struct share_session *session)
 {
     enum share_io io = session->fd >= 0 ? share_outbox_flush(&session->outbox, session->fd) : SHARE_CLOSED;
-    /* What the exporter said before it closed is still there to be read. */
+    /* Messages that the exporter sent before it closed can still be read. */
     if (io != SHARE_DONE && io != SHARE_AGAIN)
         share_outbox_clear(&session->outbox);
     share_session_watch(session);
 }
 
-/* The service thread reads it once it has taken over, and sends what waits unless somebody pumps. */
+/* Decides which events the service thread watches for: messages, once it has taken over the socket, and room for kept messages, unless a
+   thread pumps. */
 void share_session_watch(struct share_session *session)
 {
     weir_import *i = session->i;
@@ -82,7 +83,7 @@ void share_session_close(struct share_session *session)
 {
     if (session->fd < 0)
         return;
-    /* A child that was made without fork() may have a copy of the socket, and epoll would go on telling of that. */
+    /* A child made without fork() (vfork, clone) may have a copy of the socket, for which epoll would go on reporting events. */
     if (session->watched)
         epoll_ctl(session->i->epoll_fd, EPOLL_CTL_DEL, session->fd, NULL);
     session->watched = 0;
@@ -108,7 +109,7 @@ void share_session_end(struct share_session *session)
     weir__service_wake(&i->job, 0);
 }
 
-/* The exporter hears a farewell once it listens again, and lets this process in then. */
+/* A stopped exporter gets the GOODBYE once it runs again, and can then let this process connect again. */
 void share_session_give_up(struct share_session *session)
 {
     session->farewell = WIRE_GOODBYE;
@@ -144,18 +145,18 @@ void share_session_drain(struct share_session *session)
     share_session_watch(session);
 }
 
-/* Does not sleep before `awake`. */
+/* Polls the descriptors until one is ready or the deadline has passed. Spins until `awake`, and only then sleeps. */
 static void poll_until(struct pollfd *fds, nfds_t count, uint64_t awake, uint64_t deadline)
 {
     int ready = 0;
     while ((ready = poll(fds, count, 0)) == 0 && weir__service_now() < weir__service_earlier(awake, deadline))
-        sched_yield(); /* the exporter may want this very CPU */
+        sched_yield(); /* the exporter may need this CPU */
     const struct timespec left = share_time_left(deadline);
     if (ready == 0)
         ppoll(fds, count, &left, NULL);
 }
 
-/* Waits for the socket, for all who wait. The lock is let go meanwhile. */
+/* Polls the socket for all waiting threads, then handles its messages. i->lock is released while it polls. */
 static void pump(struct share_session *session, uint64_t deadline)
 {
     weir_import *i = session->i;
@@ -187,13 +188,14 @@ bool share_session_wait(struct share_session *session, bool (*is_done)(void *dat
         else
             share_cond_wait(&i->changed, &i->lock, deadline);
     }
-    /* It may lie in the socket, where this process has slept through the deadline. What others wait for is read here, too. */
+    /* The answer may be in the socket, if this process was stopped until after the deadline. Messages for other threads are read here
+       too. */
     if (!is_done(data) && session->fd >= 0 && !session->farewell) {
         share_session_drain(session);
         share_session_stir(i);
     }
-    /* The service thread takes over the socket some time after the last wait; that of a new session has never been watched. What is polled
-       cannot wait so long. */
+    /* The service thread takes over the socket SHARE_TAKE_OVER after the last wait, or at once if the application polls a reader. The
+       socket of a new session was never watched before. */
     if (i->polled)
         share_session_hand_over(i);
     if (!i->is_watched && !i->is_handed_over) {
@@ -233,7 +235,7 @@ static bool take_welcome(struct share_query *query, const struct wire_message *w
     return query->pool_fd >= 0;
 }
 
-/* Connects, and is let in. */
+/* Connects, sends HELLO and takes WELCOME. *pool_fd gets the pool's descriptor, or -1. */
 static weir_status say_hello(struct share_session *session, uint64_t deadline, weir_error *error, struct wire_message *welcome,
                              int *pool_fd)
 {
@@ -250,7 +252,7 @@ static weir_status say_hello(struct share_session *session, uint64_t deadline, w
     *pool_fd = query.pool_fd;
     if (query.status != WEIR_OK)
         return weir__fail(error, query.status, "%s", query.text);
-    session->is_guarded = share_guard(session->fd); /* nothing more brings one */
+    session->is_guarded = share_guard(session->fd); /* no later message has a descriptor */
     session->epoch = welcome->u.welcome.epoch;
     return share_process_of(session->fd, error, &session->exporter);
 }
@@ -280,13 +282,14 @@ static weir_status begin(struct share_session *session, uint64_t deadline, weir_
         status = find_device(session->i, welcome.u.welcome.uuid, error, &session->device);
     if (status == WEIR_OK)
         status = import_pool(session, pool_fd, error);
-    /* The exporter chose what it is. */
+    /* The exporter chose what the descriptor is, so its close may take long. */
     if (pool_fd >= 0)
         share_close_away(&pool_fd, 1, NULL);
     return status;
 }
 
-/* Where HELLO has no answer yet it may come: an exporter that is slow must not take this process for an importer. */
+/* Ends a session that could not begin. If WELCOME may still come, a GOODBYE is sent, so that a slow exporter does not count this process
+   as an importer. */
 static void abandon(struct share_session *session)
 {
     weir_import *i = session->i;
@@ -330,7 +333,8 @@ static bool is_dead(const struct share_session *session)
     return poll(&death, 1, 0) == 1;
 }
 
-/* Blocks that are still mapped from a living exporter must not be imported again: CUDA would count the two as one. With the lock. */
+/* Whether ended sessions with a living exporter still have leases. Their blocks must not be imported again: CUDA counts two imports of
+   one block as one. The caller holds i->lock. */
 static bool has_old_leases(const weir_import *i)
 {
     for (const struct share_session *session = i->sessions; session; session = session->next)
@@ -347,14 +351,14 @@ static const struct share_session *find_farewell(const weir_import *i)
     return session;
 }
 
-/* What is to end ends first, once other threads have seen that it does: the exporter lets a process in once at a time. */
+/* Before a new session begins, ends the old ones once no thread uses them: the exporter accepts one connection of a process at a time. */
 static void give_back(weir_import *i, uint64_t deadline)
 {
     bool is_left = true;
     while (is_left) {
         if (share_sessions_tidy(i) != WEIR__SERVICE_NEVER)
             i->gpu->pause(SHARE_FINISH_PAUSE);
-        /* Who tidies up keeps what says farewell off the list, with mapping_lock. */
+        /* share_sessions_tidy() takes sessions off the list for a time, under mapping_lock: with mapping_lock the list is complete. */
         pthread_mutex_lock(&i->mapping_lock);
         pthread_mutex_lock(&i->lock);
         const struct share_session *session = find_farewell(i);
@@ -379,7 +383,7 @@ weir_status share_session_ensure(weir_import *i, uint64_t deadline, weir_error *
     if (!is_barred) {
         give_back(i, deadline);
         pthread_mutex_lock(&i->lock);
-        is_barred = has_old_leases(i); /* who still waited for what is to end may have got one meanwhile */
+        is_barred = has_old_leases(i); /* a thread that still waited on the old session may have got a lease meanwhile */
         pthread_mutex_unlock(&i->lock);
     }
     weir_status status = is_barred ? weir__fail(error, WEIR_BUSY,
