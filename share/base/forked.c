@@ -10,7 +10,7 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct share_forked *first; /* guarded by lock */
+static struct share_forked *first; /* guarded by `lock` */
 
 static void before_fork(void)
 {

@@ -161,7 +161,7 @@ static void tell_path(struct share_control *control)
     control->w->control_path = path ? path->path : NULL;
 }
 
-/* The socket's file was removed, for example by a logout: listens anew and logs that. */
+/* The socket's file was removed, for example by a logout: listens at a new one and logs this. */
 static void listen_again(struct share_control *control)
 {
     weir_error error = WEIR_ERROR_INIT;

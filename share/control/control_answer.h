@@ -53,8 +53,8 @@ struct share_asker {
     uint64_t give_since, give_due;
 };
 
-/* Answers one packet, at once or, for GIVE and TRIM, later by share_asker_go_on(). Takes over `passed`, the descriptor that came with
-   the packet, or -1. */
+/* Answers one packet immediately; the answer to GIVE or TRIM comes later, from share_asker_go_on(). Takes over `passed`, the descriptor
+   that came with the packet, or -1. */
 void share_asker_answer(struct share_asker *asker, const unsigned char *bytes, size_t len, int passed);
 /* When the next step of a GIVE or TRIM is due; WEIR__SERVICE_NEVER without one. */
 uint64_t share_asker_due(const struct share_asker *asker);

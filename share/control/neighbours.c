@@ -28,11 +28,11 @@
 
 /* Processes that did not answer lately, called silent, as seen by all weirs of this process. */
 static struct {
-    pthread_mutex_t lock; /* a leaf */
+    pthread_mutex_t lock; /* a leaf: no other lock is taken under it */
     struct {
         char path[SHARE_PATH_SIZE];
         uint64_t until;
-        bool is_deaf; /* it did not answer a patient question either, which waits for longer than ANSWER_SOON */
+        bool is_deaf; /* the process did not answer a patient survey either */
     } silent[SILENT_MAX];
 } memory = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -65,20 +65,21 @@ static void learn_silent(const char *path, bool is_deaf)
 
 struct neighbour {
     char path[SHARE_PATH_SIZE];
-    uint64_t offer;    /* bytes that it may still be able to give */
-    unsigned refusals; /* how often it answered that it is asked too often */
-    bool is_silent;    /* it did not answer lately, so only a patient survey asks it */
-    bool was_deaf;     /* it did not answer a patient survey lately: now ANSWER_SOON is enough time for it */
-    bool is_deaf;      /* it did not answer a patient survey of this request, which asks it no more */
-    bool has_answered; /* it answered since the last look began */
-    bool is_here;      /* it uses this GPU, as its answer says */
+    uint64_t offer;    /* bytes that the process may still be able to give */
+    unsigned refusals; /* how often the process answered that it is asked too often */
+    bool is_silent;    /* the process did not answer lately, so only a patient survey asks it */
+    bool was_deaf;     /* the process did not answer a patient survey lately: now ANSWER_SOON is enough time for it */
+    bool is_deaf;      /* the process did not answer a patient survey of this request, which asks it no more */
+    bool has_answered; /* the process has answered since the last look began */
+    bool is_here;      /* the process uses this GPU, as its answer says */
 };
 
-/* One request for help. */
+/* A request that ran out of memory, with the neighbours that it asks. A *survey* asks them for their offers; a patient survey waits
+   longer, and also asks processes that were silent lately. */
 struct rescue {
     struct weir__plea *plea;
     const char *uuid;
-    uint64_t deadline; /* weir__service_now() */
+    uint64_t deadline; /* by weir__service_now() */
     /* bytes to ask for beyond missing(): the last gift should have been enough, but the retry failed */
     uint64_t extra;
     uint64_t offers;   /* sum of all offers at the last look */
@@ -97,7 +98,7 @@ static bool take_offer(struct share_query *query, const struct wire_message *ans
     return true;
 }
 
-/* The entry of the process with this socket, with what earlier looks of this request have found out. */
+/* Makes the entry for the process with this socket, and copies into it what earlier looks of this request have learnt about the process. */
 static struct neighbour known(const struct rescue *rescue, const char *path, uint64_t now)
 {
     struct neighbour neighbour = { .offer = 0 };
@@ -111,7 +112,7 @@ static struct neighbour known(const struct rescue *rescue, const char *path, uin
     return neighbour;
 }
 
-/* Lists the control sockets of all weirs but this one. The list is made anew at each look, since processes come and go. */
+/* Lists the control sockets of all weirs but this one. Each look lists them again, since processes come and go. */
 static void find(struct rescue *rescue)
 {
     char(*paths)[SHARE_PATH_SIZE];
@@ -211,8 +212,8 @@ static uint64_t mix(uint64_t picture, uint64_t figure)
     return (picture ^ figure) * UINT64_C(0x9e3779b97f4a7c15) ^ picture >> 29;
 }
 
-/* Makes the list of neighbours anew, and asks all for their offers. The other processes go on meanwhile, so the offers may not all be
-   true at one moment. Returns whether the figures differ from those of the look before. */
+/* Lists the neighbours again, and asks all of them for their offers. The neighbours allocate and free while they are asked, so the
+   offers may never have been true at the same moment. Returns whether the figures differ from those of the look before. */
 static bool look(struct rescue *rescue)
 {
     uint64_t before = rescue->picture;
@@ -230,8 +231,8 @@ static bool look(struct rescue *rescue)
 
 /* Asking for memory -------------------------------------------------------------------------------------------------------------------- */
 
-/* The neighbour with the largest offer among those that have refused least often, since the offers of those that refuse are still there
-   later. */
+/* The neighbour with the largest offer among those that have refused least often. A neighbour that refuses (asked too often) keeps its
+   memory, so it can be asked later. */
 static struct neighbour *richest(const struct rescue *rescue)
 {
     struct neighbour *most = NULL;
@@ -327,8 +328,8 @@ static bool is_known_vain(const struct rescue *rescue)
     return vain->picture == rescue->picture && vain->size <= rescue->plea->size && weir__service_now() < vain->until;
 }
 
-/* Looks and asks until the request is served, the time is up, or LOOKS_ALIKE looks in a row show the same figures. It looks again
-   because another process may have taken the given memory, and may have left as much elsewhere. */
+/* Looks and asks until the request is served, the time is up, or LOOKS_ALIKE looks in a row show the same figures. Another look is
+   useful because another process may have taken the given memory, and may now have other memory to give instead. */
 static void look_and_ask(struct rescue *rescue)
 {
     for (unsigned alike = 0; alike < LOOKS_ALIKE;) {

@@ -17,7 +17,7 @@
 #include "share/wire/closing.h"
 
 #define LOOK (GPU_SECOND / 5)          /* pause between two checks whether the trace is over */
-#define LOOK_AT_END (GPU_SECOND / 200) /* the same after the trace was asked to end */
+#define LOOK_AT_END (GPU_SECOND / 200) /* the same pause once the trace was asked to end */
 
 /* The file --------------------------------------------------------------------------------------------------------------------------- */
 
@@ -83,7 +83,7 @@ void share_recording_begin(struct share_asker *asker, const struct wire_message 
 
 /* End -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Asks the trace to end. The recorder stops recording for it at once; the file gets the events recorded so far. */
+/* Asks the trace to end. From now on the recorder notes nothing more for the trace; events noted before still go to the file. */
 static void ask_end(struct share_control *control)
 {
     if (control->recording.is_ending)

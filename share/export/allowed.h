@@ -17,7 +17,7 @@ struct share_allowed {
         char *name;
         bool is_group, is_found;
         unsigned long id;
-    } *names; /* users first */
+    } *names; /* users first, then groups */
 };
 
 /* Copies the names without looking them up. Returns false, with nothing to free, if host memory runs out. */

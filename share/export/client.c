@@ -190,7 +190,7 @@ static size_t find_releases(weir_export *e, struct pending_release releases[POLL
     pthread_mutex_lock(&e->lock);
     for (struct share_client *client = e->clients; client; client = client->next)
         waiting += client->releasing != NULL;
-    size_t share = waiting ? POLL_MAX / waiting : 0; /* there are at most 64 importers, so each gets at least 4 */
+    size_t share = waiting ? POLL_MAX / waiting : 0; /* the policy allows at most 64 importers, so each gets at least 4 */
     for (struct share_client *client = e->clients; client; client = client->next) {
         size_t found = 0;
         for (struct share_lease *lease = client->releasing; lease && found < share; lease = lease->later) {
@@ -270,7 +270,7 @@ void share_reader_leave(struct share_client *client, struct share_reader *reader
     free(reader);
 }
 
-/* Counts an eviction once, whether its connection or its process ends first. */
+/* Counts the eviction of a client, but only once: its connection may end before its process, or after. */
 static void count_eviction(const struct share_client *client)
 {
     client->e->evictions += client->has_pool && !client->said_farewell && client->state != SHARE_CLIENT_EVICTED;

@@ -4,7 +4,7 @@
  *
  * The service thread makes and destroys clients, and export->lock guards them. A client whose connection ends without a farewell (GOODBYE
  * or RETIRED) is *evicted*: it stays listed, with the blocks that its process had mapped, until the process is dead. A client that has said
- * farewell has given everything back, and goes at once.
+ * farewell has given everything back, and is destroyed soon after.
  */
 #ifndef WEIR_SHARE_CLIENT_H
 #define WEIR_SHARE_CLIENT_H
@@ -55,12 +55,12 @@ struct share_reader {
     unsigned limit;  /* how many frames the reader may have without releasing one */
     unsigned leases; /* frames that the reader has and has not released */
     uint64_t released; /* number of the last frame that the reader released; before the first release, of the last frame that it missed */
-    unsigned assigned; /* leases assigned to this reader; those beyond `limit` can be taken back */
+    unsigned assigned; /* number of leases assigned to this reader; if more than `limit`, other readers may take the surplus */
     bool is_hung;
     bool is_ended; /* ENDED still has to be sent */
 };
 
-/* A request ACQUIRE or SUBSCRIBE that cannot be served at once. */
+/* A request ACQUIRE or SUBSCRIBE that has to wait. */
 struct share_asked {
     enum wire_type type;
     uint32_t request, argument; /* argument: the flags of ACQUIRE, or the number of leases of SUBSCRIBE */
@@ -80,7 +80,7 @@ struct share_client {
     struct share_client *next; /* in export->clients or export->gone */
     weir_export *e;
     enum share_client_state state;
-    struct share_connection connection; /* fd -1: evicted */
+    struct share_connection connection; /* its fd is -1 if the client was evicted */
     struct share_process process;
     struct share_watch socket_watch, death_watch;
     char name[WIRE_NAME_SIZE];
@@ -124,9 +124,9 @@ enum share_io share_client_answer(struct share_client *client, const struct wire
 /* Gives the client a lease on the block and sends LEASE. If the result is not SHARE_DONE the message was not sent and the lease not
    given. */
 enum share_io share_client_grant(struct share_client *client, struct share_block *block, struct share_lease *lease, uint32_t request);
-/* A name was published: serves the clients that wait for it. */
+/* Grants the requests that wait for a name which is published by now. */
 void share_clients_offer(weir_export *e);
-/* Evicts the client: closes its connection, ends its subscriptions and requests, and keeps what its process still maps. The caller holds
+/* Evicts the client: closes its connection, ends its subscriptions and requests, and keeps the mappings of its process. The caller holds
    export->serving too, as for the next two functions. */
 void share_client_evict(struct share_client *client);
 /* The client's process is dead or has unmapped everything: ends all its leases and mappings, and its connection. */
@@ -158,8 +158,8 @@ unsigned share_leases_spare(const struct share_client *client);
 /* Returns a lease that is idle and assigned to no reader. If there is none, takes one back from a reader that has more than its limit.
    NULL: none. */
 struct share_lease *share_lease_spare(struct share_client *client);
-/* Assigns idle leases to the reader until it has `count`. Below its limit it may take those that other readers have beyond their limits.
-   Returns how many the reader has now. */
+/* Assigns idle leases to the reader until it has `count`. While the reader has less than its limit, it may get leases that other readers
+   have beyond their limits. Returns how many the reader has now. */
 unsigned share_leases_assign(struct share_client *client, struct share_reader *reader, unsigned count);
 void share_leases_unassign(struct share_client *client, const struct share_reader *reader);
 /* The limit of a reader that asked for `wanted` leases: how many frames it may have without releasing one. */

@@ -35,8 +35,8 @@ static bool has_visitor(weir_export *e)
     return has;
 }
 
-/* Listens at the policy's socket. Credentials decide who may connect; without other users in share.allow, the mode keeps them from even
-   trying. */
+/* Listens at the policy's socket. The credentials of a process decide whether it may connect. If share.allow names nobody, the file's
+   mode also keeps other users from trying. */
 static weir_status listen_at(void *data, struct share_listener *listener, weir_error *error)
 {
     const weir_export *e = data;
@@ -45,7 +45,7 @@ static weir_status listen_at(void *data, struct share_listener *listener, weir_e
     return status == WEIR_OK ? share_listen(path, e->has_others ? 0666 : 0600, error, listener) : status;
 }
 
-/* The socket's file was removed, for example by a logout: listens anew and logs that. */
+/* The socket's file was removed, for example by a logout: listens at a new one and logs this. */
 static void listen_again(weir_export *e)
 {
     weir_error error = WEIR_ERROR_INIT;
@@ -191,8 +191,8 @@ static weir_status start_serving(weir_export *e, weir_error *error)
     return WEIR_OK; /* nothing after this can fail, so a failure never has a job to remove */
 }
 
-/* Destroys the stream once its frees are complete: CUDA keeps a pool while frees of it are pending, and nobody could wait for those
-   without their stream. The frees wait for work of the publishers, which may never end; after a second the stream is left. */
+/* Destroys the stream once its frees are complete. CUDA keeps a pool while frees of the pool are pending, and without the stream nobody
+   could wait for them. They wait for the publishers' work, which may never end; so after a second the stream is left alone. */
 static void end_stream(weir_export *e)
 {
     gpu_event event;

@@ -5,13 +5,14 @@
  *
  * Words: an importer that has a *lease* on a block may use it, and *releases* the lease when done; a release is *complete* once the
  * importer's GPU has reached its release event. A *mapping* lasts longer: from the first lease until the importer has unmapped the block or
- * is dead. A thread *serves* when it reads the clients' sockets and queries release events (serve.h). To *retire* the pool is to make it
- * anew, after all importers have destroyed their imported pools (retire.c); this begins a new *epoch*.
+ * is dead. A thread *serves* when it reads the clients' sockets and queries release events (serve.h). To *retire* the pool is to replace it
+ * by a new one, after all importers have destroyed their imported pools (retire.c); this begins a new *epoch*.
  *
  * The application owns an export from weir_export_open() to weir_export_close(). The application's threads publish, take, push and
- * withdraw; the service thread runs the job. `lock` guards every field that does not say otherwise. It is a leaf: sockets are written to
- * under it, which never blocks, but CUDA is not called. The thread that serves holds `serving`, under which no long work is done. Only the
- * service thread makes and destroys clients and leases (a lease has an event), and it holds both locks when it takes a client off the list.
+ * withdraw; the service thread runs the job. `lock` guards every field that does not say otherwise. It is a leaf: a thread that holds it
+ * writes to sockets, without blocking, but does not call CUDA. The thread that serves holds `serving`, and does no long work meanwhile.
+ * Only the service thread makes and destroys clients and leases (a lease has an event), and it holds both locks when it takes a client off
+ * the list.
  */
 #ifndef WEIR_SHARE_EXPORT_H
 #define WEIR_SHARE_EXPORT_H
@@ -59,7 +60,7 @@ struct share_block {
     unsigned leases;
     struct share_mapping *mappings; /* linked by next_of_block */
     /* These belong to slots of rings. */
-    weir_ring *ring; /* NULL: the block has a name, or its ring is closed */
+    weir_ring *ring; /* NULL: a named block, or the ring is closed */
     enum share_slot slot;
     uint64_t sequence;
     uint64_t awaited;         /* bit mask of the readers that have not got the frame yet */
@@ -85,7 +86,7 @@ struct weir_export {
     gpu_stream stream; /* blocks are freed on this stream */
     char socket[128]; /* share.socket of the policy when the export was opened */
     bool has_others;  /* share.allow named somebody when the export was opened */
-    /* its epoll set, called the gate, is watched by the job: it has the listener, and epoll_fd while the gate is open */
+    /* server.epoll_fd, called the gate, is the epoll set that the job watches: it has the listener, and epoll_fd while the gate is open */
     struct share_server server;
     int epoll_fd; /* epoll set of the clients' sockets and pidfds, for the thread that serves */
     int wake_fd;  /* an eventfd that wakes the producer that sleeps at the sockets */
@@ -119,7 +120,8 @@ struct weir_export {
     /* Which thread serves (serve.c). The first waiting producer serves, and others sleep on `changed`. */
     bool is_gate_closed;
     bool has_waiter;          /* a producer waits for a slot, and serves */
-    bool is_asleep, is_woken; /* that producer sleeps at the sockets; wake_fd was written to in order to wake it */
+    /* is_asleep: that producer sleeps at the sockets. is_woken: wake_fd was written to, in order to wake the producer */
+    bool is_asleep, is_woken;
     uint64_t asleep_until;    /* nanoseconds: when it wakes by itself to query release events */
     /* nanoseconds: the last take of a slot, the last time that a thread served, and when the service thread checks next whether to serve */
     uint64_t taken_at, served_at, turn_at;
@@ -151,7 +153,7 @@ void share_block_free(weir_export *e, struct share_block *block, bool memory);
 /* Records the block's event after the work that is on the stream. `what` names the operation in errors. */
 weir_status share_block_record(weir_export *e, struct share_block *block, gpu_stream stream, const char *what, weir_error *error);
 
-/* What a user publishes of a block: `size` bytes, and metadata. */
+/* The part of a block that a user publishes: `size` bytes, and metadata. */
 struct share_content {
     size_t size; /* 0: the whole block; WEIR_EMPTY: no bytes */
     const void *metadata;

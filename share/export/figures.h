@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * figures.h - figures of a ring and of an export since it was opened, and what an operator needs to know of both now.
+ * figures.h - figures of a ring and of an export: totals since it was opened, and its present state.
  *
  * A ring has its own figures. The export has those of named blocks and of rings that have ended. Guarded by export->lock.
  */

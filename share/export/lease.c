@@ -108,7 +108,7 @@ void share_lease_await(struct share_client *client, struct share_lease *lease)
 {
     WEIR__APPEND(client->releasing, lease, later);
     lease->state = SHARE_LEASE_RELEASING;
-    client->e->waits_since = 0; /* so share_clients_poll() sets it anew */
+    client->e->waits_since = 0; /* 0 makes share_clients_poll() set the current time */
     give_room(client, lease->reader, lease->sequence);
 }
 

@@ -55,8 +55,8 @@ enum share_io share_request_welcome(struct share_client *client)
 
 /* The requests, one function each; the caller holds e->lock ---------------------------------------------------------------------------- */
 
-/* A process that connects after an exec() maps nothing any more of what it mapped before: the exec() closed its descriptors, those of
-   the GPU too. So its former client is forgotten. */
+/* Forgets the former client of a process that has called exec() and connects again. The exec() closed its descriptors, those of the GPU
+   too, so the process maps nothing of the export any more. */
 static void forget_former_program(weir_export *e, const struct share_process *process)
 {
     for (struct share_client *client = e->clients; client; client = client->next)
@@ -112,7 +112,7 @@ static enum share_io hello(struct share_client *client, const struct wire_messag
         weir__fail(&error, WEIR_REFUSED, "only root and the exporter's user may look, and evict, not user %u%s", (unsigned)client->process.uid,
                    weir__user_note(client->process.uid));
     if (error.status != WEIR_OK) {
-        client->said_farewell = true; /* so that the connection is closed after the answer */
+        client->said_farewell = true; /* the connection is closed after this answer */
         return refuse(client, message->request, error.status, "%s", error.text);
     }
     if (!is_observer)
@@ -402,7 +402,7 @@ bool share_requests_go_on(weir_export *e)
 {
     unsigned made = 0;
     bool is_left = false;
-    /* Only this thread changes the list of clients. A client's request may be served or cancelled by another thread meanwhile. */
+    /* Only this thread changes the list of clients. Another thread may serve or cancel a client's request while this loop runs. */
     for (struct share_client *client = e->clients; client; client = client->next) {
         bool waits = true;
         while (waits && go_on(client, &made)) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * retire.c - retires an empty shared pool: makes it anew, which is the only way to give its memory back to the device.
+ * retire.c - retires an empty shared pool: replaces it by a new one, which is the only way to give its memory back to the device.
  *
  * First every importer must destroy its imported pool. The exporter asks them by RETIRE; an importer that has answered connects again when
  * it next needs something. Until all have answered, or are dead, no new importer is welcomed. If that takes longer than RETIRE_TIME, the
@@ -23,8 +23,8 @@ static bool is_empty(weir_export *e)
     return !e->blocks && !e->dead && !e->rings;
 }
 
-/* Sends RETIRE to the importers that have not got it yet, unless a block was published meanwhile, on which they may have leases. Returns
-   how many importers still have the pool. The caller holds e->lock. */
+/* Sends RETIRE to the importers that have not got it yet, unless a block was published after the retiring began, as they may have leases
+   on that block. Returns how many importers still have the pool. The caller holds e->lock. */
 static unsigned ask_importers(weir_export *e)
 {
     struct wire_message message = { .type = WIRE_RETIRE, .u.epoch.epoch = e->epoch };
@@ -37,7 +37,7 @@ static unsigned ask_importers(weir_export *e)
     return left;
 }
 
-/* Whether all frees of shared blocks are complete. They are on e->stream, and wait for the work of those who published the blocks. */
+/* Whether all frees of shared blocks, which are on e->stream, are complete. These frees wait for the publishers' work. */
 static bool is_quiet(const weir_export *e)
 {
     gpu_event event;
@@ -48,7 +48,7 @@ static bool is_quiet(const weir_export *e)
     return is_complete;
 }
 
-/* Makes the pool anew, if all frees are complete. All importers have destroyed their imported pools. */
+/* Replaces the pool by a new one, if all frees are complete. All importers have destroyed their imported pools. */
 static void renew(weir_export *e)
 {
     int fd;
@@ -74,7 +74,7 @@ static void renew(weir_export *e)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Ends the retiring, and welcomes the importers that connected meanwhile. The caller holds e->lock. */
+/* Ends the retiring, and welcomes the importers that connected while it lasted. The caller holds e->lock. */
 static void end_asking(weir_export *e)
 {
     e->retire_until = 0;

@@ -16,7 +16,7 @@
 #define EVENTS_MAX 32
 #define SERVE_MAX 64 /* messages read from one client before the others get a turn */
 #define ROUNDS_MAX 64 /* rounds of reading: more than a socket's queue needs */
-#define TIMER_SLACK 1000UL /* nanoseconds */
+#define TIMER_SLACK 1000UL /* nanoseconds, for short sleeps */
 #define HAND_BACK UINT64_C(250000) /* nanoseconds after the last take until the service thread serves again */
 /* Pause between two queries of releases that are not complete: the time since the last one arrived or completed, divided by POLL_PART,
    within bounds (nanoseconds). */

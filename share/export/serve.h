@@ -31,8 +31,8 @@ uint64_t share_serve_turn(weir_export *e);
 
 /* A producer takes or pushes: closes the gate, so that producers serve from now on. Returns whether this producer should serve now. */
 bool share_serve_begin(weir_export *e);
-/* Waits until something has changed, or until the deadline, and serves on the way if no other producer does. e->lock is released
-   meanwhile. `since` is when the producer began to wait: for e->spin from then on it polls, and afterwards sleeps. */
+/* Waits until something has changed, or until the deadline, and serves if no other producer does. Releases e->lock while it waits.
+   `since` is when the producer began to wait: the producer polls for e->spin from then on, and afterwards sleeps. */
 void share_serve_wait(weir_export *e, uint64_t since, uint64_t deadline);
 
 #endif

@@ -91,7 +91,7 @@ static void declare_hung(weir_ring *ring)
         }
 }
 
-/* Reads the messages of readers, then looks for a free slot. e->lock is released meanwhile. */
+/* Reads the messages of readers, then looks for a free slot. Releases e->lock for the reading. */
 static struct share_block *hear_readers(weir_ring *ring, bool everything)
 {
     pthread_mutex_unlock(&ring->e->lock);
@@ -100,8 +100,8 @@ static struct share_block *hear_readers(weir_ring *ring, bool everything)
     return free_slot(ring);
 }
 
-/* Waits for a free slot until the deadline; e->lock is released meanwhile. Messages are read once more at the end, since a thread that
-   served may have been late itself. */
+/* Waits for a free slot until the deadline. Releases e->lock while it waits. At the end the messages are read once more, since another
+   thread that served may have been late itself. */
 static struct share_block *wait_for_slot(weir_ring *ring, uint64_t deadline)
 {
     struct share_block *slot = NULL;
@@ -116,7 +116,7 @@ static struct share_block *find_slot(weir_ring *ring, unsigned timeout_ms)
 {
     bool is_time = share_serve_begin(ring->e);
     struct share_block *slot = free_slot(ring);
-    /* Read what readers have sent first, so that no frame is dropped in vain, and no ring with released frames is called full. */
+    /* First read the messages of readers: they may have released frames, and then no frame needs to be dropped and the ring is not full. */
     if (!slot || is_time)
         slot = hear_readers(ring, !slot);
     if (!slot && ring->overflow == WEIR_OVERFLOW_DROP_OLDEST)

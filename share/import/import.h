@@ -3,9 +3,9 @@
  * import.h - the importing side of a shared pool.
  *
  * An *import* belongs to the application, and outlives its connections. A *session* is one connection to the exporter, with the pool
- * imported over it. A session ends when the exporter is gone, retires the pool (takes it back to make it anew) or evicts this process; the
- * next request then begins another session. A session that has ended lives on until its last lease is released. A *lease* is the right to
- * use a block of the exporter; a *mapped* block is one that this process has imported, and stays so between leases.
+ * imported over it. A session ends when the exporter is gone, retires the pool (replaces it by a new one) or evicts this process; the next
+ * request then begins another session. A session that has ended lives on until its last lease is released. A *lease* is the right to use a
+ * block of the exporter; a *mapped* block is one that this process has imported, and stays so between leases.
  *
  * Two locks. `lock` guards every field that does not say otherwise; it is a leaf, and no CUDA call is made under it. `mapping_lock` is
  * taken before `lock`, and held over the CUDA calls that import and free blocks, so that no block is imported twice.
@@ -43,8 +43,8 @@ struct share_mapped {
     struct gpu_shared_event ready_handle;
     unsigned leases;   /* leases of this process on the block, for queued frames too */
     bool is_withdrawn; /* the exporter has asked for it to be unmapped */
-    /* Guarded by mapping_lock. */
-    void *ptr; /* NULL: not imported yet */
+    /* The next two are guarded by mapping_lock. */
+    void *ptr; /* NULL: the block is not imported yet */
     gpu_event ready;
 };
 
@@ -107,7 +107,7 @@ struct weir_reader {
     uint32_t ring;
     unsigned limit;
     unsigned held;      /* frames that the application has; a closed reader is freed with the last of them */
-    enum share_end end; /* how the last ring has ended */
+    enum share_end end; /* how the reader's last ring has ended */
     bool is_closed;
     bool is_subscribing; /* some thread subscribes; other threads wait for it */
     int event_fd;        /* an eventfd that the application polls; -1: the application has not asked for it */
@@ -116,7 +116,7 @@ struct weir_reader {
     weir_lease **latest;
 };
 
-/* A request that waits for its answer. It lies on the stack of the thread that waits. */
+/* A request that waits for its answer, on the stack of the thread that sent it. */
 struct share_request {
     struct share_request *next; /* in import->requests */
     struct share_session *session;
@@ -166,8 +166,8 @@ weir_status share_session_ensure(weir_import *i, uint64_t deadline, weir_error *
 /* Sends kept messages, and reads and handles those that have come. Ends the session if a message breaks the protocol. The caller holds
    i->lock, as for all functions from here on that do not say otherwise. */
 void share_session_drain(struct share_session *session);
-/* Waits until is_done(data) is true, the deadline has passed (CLOCK_MONOTONIC, nanoseconds), or the session ends; i->lock is released
-   meanwhile. Returns is_done(data). */
+/* Waits until is_done(data) is true, the deadline has passed (CLOCK_MONOTONIC, nanoseconds), or the session ends. Releases i->lock while
+   it waits. Returns is_done(data). */
 bool share_session_wait(struct share_session *session, bool (*is_done)(void *data), void *data, uint64_t deadline);
 /* A thread that was counted in `users` no longer uses the session. */
 void share_session_unuse(struct share_session *session);
@@ -176,7 +176,7 @@ void share_session_stir(weir_import *i);
 /* Closes the socket if it is open. The exporter notices at once, even if the pump or a forked child still has a copy of the socket. The
    caller holds i->lock, or no other thread can use the session. */
 void share_session_close(struct share_session *session);
-/* Ends the session at once: closes the socket, and detaches the readers. */
+/* Ends the session now: closes the socket, and detaches the readers. */
 void share_session_end(struct share_session *session);
 /* Ends a session whose exporter does not answer: no more requests use it, and the exporter gets a GOODBYE once no thread uses the
    session. */
@@ -192,9 +192,9 @@ void share_session_hand_over(weir_import *i);
 
 /* Ending (farewell.c). */
 
-/* Unmaps withdrawn blocks, gives back what sessions without leases that have ended or got RETIRE have on the GPU, and sends their
-   farewells. Takes both locks, and does not wait for an exporter. Returns when to call it again, or WEIR__SERVICE_NEVER if there is
-   nothing left to do before the job is woken. */
+/* Unmaps withdrawn blocks. Then ends each session that has no leases and has ended or got RETIRE: destroys everything that it has on the
+   GPU, and sends its farewell. Takes both locks, and does not wait for an exporter. Returns when to call it again, or
+   WEIR__SERVICE_NEVER if there is nothing left to do before the job is woken. */
 uint64_t share_sessions_tidy(weir_import *i);
 /* Repeats this until nothing is left to do or the deadline has passed. Sessions whose farewell the exporter has not heard by then are
    closed. */
@@ -209,8 +209,8 @@ void share_session_free(struct share_session *session);
    the next four functions. */
 bool share_receive_message(struct share_session *session, const struct wire_message *message);
 
-/* Makes the reader's event_fd readable if weir_reader_next() would return at once with a frame or an ending, and unreadable otherwise.
-   Call this after every change of that. */
+/* Makes the reader's event_fd readable if weir_reader_next() would return a frame, or the end of the ring, without waiting, and
+   unreadable otherwise. Call it whenever this may have changed. */
 void share_reader_show(weir_reader *reader);
 /* Does the same for all readers of the session. */
 void share_readers_show(struct share_session *session);

@@ -21,8 +21,8 @@ static bool has_news(void *data)
     return reader->frames || reader->end == SHARE_END_CLOSED || !reader->session;
 }
 
-/* If all leases of the reader are in use, weir_reader_next() would fail at once, but event_fd is not readable: the application would be
-   woken again and again until it releases one. */
+/* If all leases of the reader are in use, event_fd is not readable, although weir_reader_next() would fail without waiting. Otherwise
+   the application would be woken again and again until it releases a lease. */
 void share_reader_show(weir_reader *reader)
 {
     const struct share_session *session = reader->session;
@@ -220,7 +220,8 @@ static weir_status subscribe_again(weir_reader *reader, uint64_t deadline, weir_
     return status;
 }
 
-/* Takes the next frame, or sets the error. *lease is NULL with WEIR_OK if the connection has ended meanwhile. The caller holds i->lock. */
+/* Takes the next frame, or sets the error. If the connection ends while it waits, *lease is NULL and the result WEIR_OK. The caller
+   holds i->lock. */
 static weir_status next_frame(weir_reader *reader, uint64_t deadline, weir_error *error, weir_lease **lease)
 {
     struct share_session *session = reader->session;
@@ -267,7 +268,7 @@ weir_status(weir_reader_next)(weir_reader *reader, unsigned timeout_ms, weir_cud
     pthread_mutex_unlock(&i->lock);
     while (status == WEIR_OK && !frame) {
         if (!is_subscribed) {
-            if (weir__service_now() < deadline) /* the connection may have lasted long */
+            if (weir__service_now() < deadline) /* the lost connection may have lasted long, so the new one gets the whole time */
                 answer_by = share_deadline(i->timeout_ms);
             status = subscribe_again(reader, answer_by, error);
         }

@@ -106,7 +106,7 @@ static bool receive_lease(struct share_session *session, const struct wire_messa
     } else if (reader) {
         queue_frame(reader, lease);
     } else {
-        share_lease_return(lease); /* its reader is closed */
+        share_lease_return(lease); /* the frame's reader is closed */
     }
     return true;
 }

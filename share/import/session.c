@@ -194,8 +194,8 @@ bool share_session_wait(struct share_session *session, bool (*is_done)(void *dat
         share_session_drain(session);
         share_session_stir(i);
     }
-    /* The service thread takes over the socket SHARE_TAKE_OVER after the last wait, or at once if the application polls a reader. The
-       socket of a new session was never watched before. */
+    /* The service thread takes over the socket SHARE_TAKE_OVER after the last wait, or immediately if the application polls a reader.
+       This is also how it begins to watch the socket of a new session. */
     if (i->polled)
         share_session_hand_over(i);
     if (!i->is_watched && !i->is_handed_over) {
@@ -282,7 +282,7 @@ static weir_status begin(struct share_session *session, uint64_t deadline, weir_
         status = find_device(session->i, welcome.u.welcome.uuid, error, &session->device);
     if (status == WEIR_OK)
         status = import_pool(session, pool_fd, error);
-    /* The exporter chose what the descriptor is, so its close may take long. */
+    /* The exporter chose which file the descriptor refers to, so the close may take long. */
     if (pool_fd >= 0)
         share_close_away(&pool_fd, 1, NULL);
     return status;
@@ -383,7 +383,7 @@ weir_status share_session_ensure(weir_import *i, uint64_t deadline, weir_error *
     if (!is_barred) {
         give_back(i, deadline);
         pthread_mutex_lock(&i->lock);
-        is_barred = has_old_leases(i); /* a thread that still waited on the old session may have got a lease meanwhile */
+        is_barred = has_old_leases(i); /* a thread that still waited on the old session may have got a lease by now */
         pthread_mutex_unlock(&i->lock);
     }
     weir_status status = is_barred ? weir__fail(error, WEIR_BUSY,

@@ -16,14 +16,14 @@
 
 struct batch {
     struct batch *next;
-    struct ucred sender; /* pid 0: the batch is counted for nobody */
+    struct ucred sender; /* pid 0: share_closing_count() counts the batch for nobody */
     bool has_thread;     /* false: pthread_create() failed so far */
     size_t count;
     int fds[];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct batch *first; /* guarded by lock */
+static struct batch *first; /* guarded by `lock` */
 
 static void *close_batch(void *data)
 {

@@ -80,7 +80,7 @@ weir_status share_control_directory(weir_error *error, char path[SHARE_PATH_SIZE
 /* Listing ------------------------------------------------------------------------------------------------------------------------------ */
 
 struct listing {
-    bool sweep, of_exports; /* lists sockets of exports, which lie in `share` beside `control` */
+    bool sweep, of_exports; /* list sockets of exports, in directories called `share`, not control sockets */
     uint64_t deadline;
     struct stat first; /* the first directory listed, as another path may lead to it again; st_nlink 0: none yet */
     char (*paths)[SHARE_PATH_SIZE];
@@ -134,7 +134,7 @@ static int by_process(const void *a, const void *b)
     return strverscmp(a, b);
 }
 
-/* Whether the directory was listed already, under another name. */
+/* Whether the directory was listed already, by another path. */
 static bool is_known(struct listing *listing, DIR *stream)
 {
     struct stat info;
@@ -187,7 +187,7 @@ static void add_place(struct listing *listing, const char *place, uid_t uid)
     closedir(stream);
 }
 
-/* Both places of a user. */
+/* Adds the sockets of both places of a user, in /run/user and in /tmp. */
 static void add_user(struct listing *listing, uid_t uid)
 {
     char place[SHARE_PATH_SIZE];

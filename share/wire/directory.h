@@ -38,8 +38,8 @@ weir_status share_control_place(bool make, weir_error *error, char path[SHARE_PA
 #define SHARE_LIST_TIME (100 * GPU_MILLISECOND) /* for callers that have no deadline of their own */
 void share_control_sockets(bool sweep, uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], size_t *count);
 
-/* Lists every socket of an export in `weir/share` in this user's $XDG_RUNTIME_DIR, or else /run/user/UID, and in /tmp/weir-UID/share; for
-   root those of all users. Sockets that other users may connect to lie elsewhere (place.h). Bounded as above. */
+/* Lists every socket of an export in `weir/share` in this user's $XDG_RUNTIME_DIR, or else /run/user/UID, and in /tmp/weir-UID/share;
+   for root those of all users. Sockets that other users may connect to are in another directory (place.h). Bounded as above. */
 void share_export_sockets(uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], size_t *count);
 /* Lists every socket in a directory, sorted, and bounded as above. Returns 0, or the errno with which the directory cannot be read. */
 int share_sockets_in(const char *directory, uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], size_t *count);

@@ -60,8 +60,8 @@ const char *share_runtime_directory(void)
     return is_own && (!(info.st_mode & OTHERS_WRITE) || (info.st_mode & S_ISVTX)) ? directory : NULL;
 }
 
-/* Finds what keeps the directory from being a directory of user `uid` alone. Writes the rest of a sentence that begins with the directory's
-   name, and returns true, if there is a problem. `variable` is the environment variable that decides where the directory is. */
+/* Checks that the directory belongs to user `uid` alone. If not, returns true and writes the reason to `problem`, as the rest of a
+   sentence that begins with the directory's name. `variable` is the environment variable that decides where the directory is. */
 static bool find_problem(const char *directory, uid_t uid, const char *variable, char problem[PROBLEM_SIZE])
 {
     struct stat info;

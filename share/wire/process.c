@@ -44,7 +44,7 @@ static bool read_groups(int socket, struct share_process *process)
     return true;
 }
 
-/* When the process started, in nanoseconds since boot. false: /proc does not show it, for the reason in errno. */
+/* Sets *start to when the process started, in nanoseconds since boot. Returns false with errno if /proc does not show it. */
 static bool read_start(pid_t pid, uint64_t *start)
 {
     char path[64], text[1024];
@@ -55,7 +55,8 @@ static bool read_start(pid_t pid, uint64_t *start)
     ssize_t len = read(fd, text, sizeof text - 1);
     close(fd);
     text[len > 0 ? len : 0] = '\0';
-    /* The second field is the command's name in parentheses, and may have any character; the start time is the twentieth after it. */
+    /* The second field is the command's name in parentheses, which may contain any character. The start time is the twentieth field
+       after it. */
     const char *field = strrchr(text, ')');
     for (int i = 0; i < 20 && field; i++)
         field = strchr(field + 1, ' ');

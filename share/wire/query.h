@@ -25,7 +25,7 @@ void share_program_name(char name[WIRE_NAME_SIZE]);
 struct share_query {
     /* The caller sets these. */
     const char *path;
-    struct wire_message question; /* one that a controller, an observer or an importer sends; query.c sets its request number */
+    struct wire_message question; /* a question that a controller, an observer or an importer may send; query.c sets its request number */
     /* 0: a controller, at a control socket; or an enum wire_role, at the socket of an export. For an observer, query.c sends HELLO first,
        and the question after WELCOME; an importer asks nothing but HELLO here */
     unsigned role;

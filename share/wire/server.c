@@ -22,7 +22,7 @@
 #define ACCEPT_MAX 16           /* connections that one call accepts */
 #define REST (GPU_SECOND / 10)  /* pause before the listener is watched again after a shortage of descriptors or memory */
 
-/* Attempts to listen anew. The directory may be removed between the check and bind(), and then another directory is the right one. */
+/* Attempts to listen again. The directory may be removed between the check and bind(), and then another directory is the right one. */
 #define LISTEN_ATTEMPTS 3
 
 /* Pauses between checks of the listener's file, in nanoseconds, indexed by the number of checks that are left: the last check's comes

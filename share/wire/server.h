@@ -41,15 +41,15 @@ struct share_server {
 bool share_server_open(struct share_server *server);
 /* Closes the listener and all other descriptors that are open, and removes the listener's file. */
 void share_server_close(struct share_server *server);
-/* The same in the child of a fork, where the listener's file stays, as it is the parent's. */
+/* Closes all descriptors in the child of a fork, and leaves the listener's file, which is the parent's. */
 void share_server_forget(struct share_server *server);
 /* Accepts a number of waiting connections, and takes or refuses each. *shortage is set to WEIR_NO_HOST_MEMORY, for the owner's log, if this
    process lacks descriptors or memory for a connection. */
 void share_server_accept(struct share_server *server, weir_error *shortage);
 /* The owner calls this when epoll reports gone_fd: the listener's file may be gone. */
 void share_server_suspect(struct share_server *server);
-/* Returns true if a check is due and the listener's file is gone, so that clients cannot find the server until its owner listens elsewhere.
-   A logout does not remove the directory all at once, so more checks follow later. */
+/* Returns true if a check is due and the listener's file is gone: clients cannot find the server until its owner listens again. A logout
+   removes the directory step by step, so more checks follow later. */
 bool share_server_is_lost(struct share_server *server, uint64_t now);
 /* Closes the listener, whose path is copied to `former`, and listens at the path that `listen` chooses. Tries `listen` a few times, and
    returns its last status. */
@@ -85,11 +85,11 @@ void share_crowd_count(struct share_crowd *crowd, int fd, pid_t pid, uid_t uid);
 bool share_crowd_has_room(struct share_crowd *crowd, const struct share_crowd_limits *limits, weir_status status, weir_error *error);
 
 struct share_connection {
-    int fd; /* -1: closed */
+    int fd; /* -1: the connection is closed */
     int epoll_fd;
     void *data;         /* the epoll data of the connection */
     uint32_t deaf_to;   /* EPOLLIN: the connection is not read while it is blocked; else 0 */
-    bool is_blocked;    /* its socket is full; epoll then watches for room in it */
+    bool is_blocked;    /* the socket is full; epoll then watches for room in it */
     uint64_t last;      /* nanoseconds: when the other side last sent a message, or last read kept messages */
     struct share_outbox outbox; /* messages that did not fit into the socket; is_blocked is set while there are any */
 };

@@ -12,17 +12,17 @@
 enum kind {
     KIND_END,
     KIND_NUMBER,   /* an integer as wide as its member, between min and max */
-    KIND_RESERVED, /* zeros */
+    KIND_RESERVED, /* reserved bytes, which are zeros */
     KIND_NAME,     /* a name of at least `min` characters, then zeros */
-    KIND_TEXT,     /* for people: no control characters but newlines, then zeros */
-    KIND_OPAQUE,   /* CUDA's own bytes */
-    KIND_METADATA, /* u.lease.metadata_size bytes, then zeros up to a multiple of 8 */
+    KIND_TEXT,     /* a text for people, without control characters other than newlines, then zeros */
+    KIND_OPAQUE,   /* bytes that only CUDA understands */
+    KIND_METADATA, /* metadata: u.lease.metadata_size bytes, then zeros up to a multiple of 8 */
 };
 
 struct field {
     enum kind kind;
     uint16_t width;
-    uint16_t member;   /* its offset in struct wire_message */
+    uint16_t member;   /* offset of the member in struct wire_message */
     uint32_t with;     /* the field exists only if u.lease.flags has this bit; 0: the field always exists */
     uint64_t min, max; /* max 0: any number that fits */
 };
@@ -30,7 +30,7 @@ struct field {
 #define PLACE(name) .width = sizeof(((struct wire_message *)0)->u.name), .member = offsetof(struct wire_message, u.name)
 #define RANGE(name, least, most) { KIND_NUMBER, PLACE(name), .min = (least), .max = (most) }
 #define NUMBER(name) RANGE(name, 0, 0)
-#define SOME(name) RANGE(name, 1, 0) /* not 0 */
+#define SOME(name) RANGE(name, 1, 0) /* any number but 0 */
 #define PID(name) RANGE(name, 1, INT32_MAX)
 #define OPAQUE(name, flag) { KIND_OPAQUE, PLACE(name), .with = (flag) }
 #define NAME(name) { KIND_NAME, PLACE(name), .min = 1 }
@@ -352,7 +352,7 @@ void wire_copy_text(char to[WIRE_TEXT_SIZE], const char *from)
     for (; *from && len < WIRE_TEXT_SIZE - 1; from++) {
         unsigned char c = (unsigned char)*from, second = (unsigned char)from[1];
         if (c == 0xc2 && second >= 0x80 && second < 0xa0)
-            from++; /* U+0080 to U+009F */
+            from++; /* skip a control character, U+0080 to U+009F */
         else if (c == '\n' || (c >= 0x20 && c != 0x7f))
             to[len++] = (char)c;
     }

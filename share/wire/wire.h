@@ -21,7 +21,7 @@
 #define WIRE_CONTROL_VERSION 2
 #define WIRE_CONTROL_TYPE 64 /* message types from this number on belong to control sockets */
 #define WIRE_HEADER_SIZE 16 /* u32 magic, u16 version, u16 type, u32 length of the body, u32 request */
-#define WIRE_SIZE_MAX 1024  /* of a whole message */
+#define WIRE_SIZE_MAX 1024  /* bytes of a whole message, at most */
 #define WIRE_NAME_SIZE 64   /* names: NUL-terminated, at most 63 bytes, letters, digits, '_', '-' and '.' */
 #define WIRE_TEXT_SIZE 256
 #define WIRE_PIECE_SIZE (WIRE_SIZE_MAX - WIRE_HEADER_SIZE)
@@ -52,7 +52,7 @@
     X(UNMAPPED, 6, block, importer, zero) \
     /* The importer has destroyed its imported pool: the answer to RETIRE. The connection ends. */ \
     X(RETIRED, 7, epoch, importer, zero) \
-    /* The ACQUIRE of this request number shall not wait any longer. If it still waits, it is answered at once. */ \
+    /* The ACQUIRE of this request number shall not wait any longer. The exporter answers it now, unless its answer is on the way. */ \
     X(CANCEL, 8, none, importer, some) \
     /* Everything is released and unmapped, and the imported pool destroyed. The connection ends. */ \
     X(GOODBYE, 9, none, importer, zero) \
@@ -115,7 +115,7 @@ enum wire_type {
 enum wire_role { WIRE_ROLE_IMPORTER = 1, WIRE_ROLE_OBSERVER = 2 };
 enum wire_how {
     WIRE_HOW_EVENT = 1, /* the release event of the lease was recorded behind the last use of the block */
-    WIRE_HOW_DONE = 2,  /* every use is complete already */
+    WIRE_HOW_DONE = 2,  /* all uses of the block are complete already */
 };
 enum wire_state {
     WIRE_STATE_CONNECTED = 1,
@@ -131,12 +131,12 @@ enum wire_hold {
 };
 
 #define WIRE_POLICY_KEEP UINT64_MAX /* trim.keep: each pool keeps as much as its policy says */
-#define WIRE_GIVE_MAX_MS 600000     /* give.deadline_ms, trim.deadline_ms */
+#define WIRE_GIVE_MAX_MS 600000     /* the most for give.deadline_ms and trim.deadline_ms */
 
-/* record.level */
+/* values of record.level */
 #define WIRE_RECORD_POOL 1u
 #define WIRE_RECORD_ALL 2u
-#define WIRE_RECORD_STACKS 1u /* record.flags */
+#define WIRE_RECORD_STACKS 1u /* a bit of record.flags */
 
 #define WIRE_WAIT 1u /* acquire.flags: wait until a block of that name is published */
 /* lease.flags: the message has block_size, shared and ready. Set when the exporter leases this block on this connection for the first
@@ -184,7 +184,7 @@ struct wire_message {
             uint64_t block_size; /* with WIRE_HAS_BLOCK: bytes of the whole block */
             struct gpu_shared_block shared;
             struct gpu_shared_event ready;   /* the exporter records this event after writing the block */
-            struct gpu_shared_event release; /* with WIRE_HAS_RELEASE */
+            struct gpu_shared_event release; /* with WIRE_HAS_RELEASE: the event that the importer records when it releases the lease */
         } lease;
         struct { uint32_t ring, depth, leases; uint64_t slot_size; } subscribed;
         struct {
@@ -227,7 +227,7 @@ struct wire_message {
         struct { uint32_t level, flags; } record;
         struct {
             uint64_t bytes, events, lost; /* bytes and events written to the file, and events lost */
-            uint32_t error;               /* errno of the write that failed; 0: none */
+            uint32_t error;               /* the errno of the write that failed; 0: none failed */
         } recorded;
         struct { char text[WIRE_PIECE_SIZE]; } piece; /* the next part of the document, without a NUL */
     } u;
