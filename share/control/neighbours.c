@@ -23,8 +23,8 @@
 #define SILENT_MAX 16         /* silent processes that are remembered */
 #define BUSY_PAUSE (10 * GPU_MILLISECOND) /* pause before a process that was asked too often is asked again */
 #define LOOK_PAUSE (5 * GPU_MILLISECOND)  /* pause between two looks at the offers */
-#define LOOKS_ALIKE 4        /* after so many looks with the same figures the request gives up, */
-#define VAIN (1000 * GPU_MILLISECOND) /* and for so long a later request gives up after one look with these figures */
+#define LOOKS_ALIKE 4        /* number of looks in a row with the same figures, after which a request gives up */
+#define VAIN (1000 * GPU_MILLISECOND) /* for this long a later request gives up after its first look, if that shows the same figures */
 
 /* Processes that did not answer lately, called silent, as seen by all weirs of this process. */
 static struct {

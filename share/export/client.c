@@ -285,7 +285,7 @@ void share_client_evict(struct share_client *client)
     while (client->waits || client->deferred)
         share_wait_end(client, client->waits ? client->waits : client->deferred);
     client->state = client->has_pool ? SHARE_CLIENT_EVICTED : SHARE_CLIENT_GONE;
-    if (client->state == SHARE_CLIENT_GONE) /* else epoll would report its death for ever */
+    if (client->state == SHARE_CLIENT_GONE) /* else epoll would report the death of the process for ever */
         epoll_ctl(client->e->epoll_fd, EPOLL_CTL_DEL, client->process.pidfd, NULL);
     weir__service_wake(&client->e->job, 0);
 }

@@ -20,8 +20,8 @@ enum share_client_state {
     SHARE_CLIENT_HELD,     /* sent HELLO while the pool is being retired: WELCOME is sent after that */
     SHARE_CLIENT_IMPORTER,
     SHARE_CLIENT_OBSERVER,
-    SHARE_CLIENT_EVICTED,
-    SHARE_CLIENT_GONE,
+    SHARE_CLIENT_EVICTED, /* the connection has ended, but the process may still map blocks */
+    SHARE_CLIENT_GONE, /* has nothing left, and will be destroyed */
 };
 
 enum share_lease_state {
@@ -40,7 +40,7 @@ struct share_lease {
     struct share_reader *reader; /* the reader that the lease is assigned to; NULL: it is for named blocks */
     struct share_lease *later; /* in client->releasing */
     uint64_t since, sequence;
-    uint32_t look; /* value of export->looks when its release event was last queried. Guarded by export->serving */
+    uint32_t look; /* value of export->looks when the release event was last queried. Guarded by export->serving */
     gpu_event event;
     struct gpu_shared_event handle;
 };
@@ -56,7 +56,7 @@ struct share_reader {
     unsigned leases; /* frames that the reader has and has not released */
     uint64_t released; /* number of the last frame that the reader released; before the first release, of the last frame that it missed */
     unsigned assigned; /* number of leases assigned to this reader; if more than `limit`, other readers may take the surplus */
-    bool is_hung;
+    bool is_hung; /* kept the producer waiting for too long: the producer no longer waits for this reader, until the client sends something */
     bool is_ended; /* ENDED still has to be sent */
 };
 
@@ -87,7 +87,7 @@ struct share_client {
     uint32_t greeting;   /* the request number of the client's HELLO */
     bool has_pool;  /* the client was sent the pool, and has not said that it destroyed its imported pool */
     bool is_asked;  /* RETIRE was sent: the client gets nothing more on this connection, and connects again when it needs something */
-    bool said_farewell;  /* the client said GOODBYE or RETIRED */
+    bool said_farewell;  /* the client said GOODBYE or RETIRED, or its HELLO was refused */
     bool is_broken; /* the socket failed: the service thread will evict the client */
     unsigned lease_count, wait_count;
     uint32_t last_reader;

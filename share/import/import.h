@@ -42,7 +42,7 @@ struct share_mapped {
     struct gpu_shared_block handle;
     struct gpu_shared_event ready_handle;
     unsigned leases;   /* leases of this process on the block, for queued frames too */
-    bool is_withdrawn; /* the exporter has asked for it to be unmapped */
+    bool is_withdrawn; /* the exporter has asked this process to unmap the block */
     /* The next two are guarded by mapping_lock. */
     void *ptr; /* NULL: the block is not imported yet */
     gpu_event ready;
@@ -72,7 +72,7 @@ struct share_session {
     /* the message that will end the session: WIRE_RETIRED if the exporter retires the pool, WIRE_GOODBYE if the application closes the
        import or the exporter does not answer; else 0 */
     int farewell;
-    bool is_refused;  /* the exporter refused the connection with a reason, so it and its rings are still alive */
+    bool is_refused;  /* the exporter gave a reason before it ended the connection, so the exporter and its rings are still alive */
     bool says_farewell;    /* everything on the GPU is given back, and the farewell was sent: only the exporter's close is awaited */
     uint64_t farewell_until;  /* nanoseconds: the session is closed then, even if the exporter has not closed it */
     struct share_outbox outbox; /* messages that did not fit into the socket */
@@ -212,10 +212,10 @@ bool share_receive_message(struct share_session *session, const struct wire_mess
 /* Makes the reader's event_fd readable if weir_reader_next() would return a frame, or the end of the ring, without waiting, and
    unreadable otherwise. Call it whenever this may have changed. */
 void share_reader_show(weir_reader *reader);
-/* Does the same for all readers of the session. */
+/* Calls share_reader_show() for all readers of the session. */
 void share_readers_show(struct share_session *session);
 
-/* The exporter is gone: sets SHARE_END_LOST for the readers of the session whose ring has not ended otherwise. */
+/* The exporter is gone: sets SHARE_END_LOST for the readers of the session whose ring had not ended before. */
 void share_readers_lose(struct share_session *session);
 /* Detaches the readers from the session, which has ended, and frees their frames that the application has not taken. */
 void share_readers_leave(struct share_session *session);
@@ -224,8 +224,8 @@ void share_readers_leave(struct share_session *session);
 
 /* Releases a lease that the application does not get. The caller holds i->lock. */
 void share_lease_return(weir_lease *lease);
-/* Frees the lease without telling the exporter. The last lease of a session that has ended lets the session go. The caller holds
-   i->lock. */
+/* Frees the lease without telling the exporter. After the last lease of a session that has ended, the service thread ends the rest of
+   the session. The caller holds i->lock. */
 void share_lease_forget(weir_lease *lease);
 /* Unmaps the block, waits until that is complete, and frees `mapped`. The caller holds mapping_lock. */
 void share_mapped_free(struct share_session *session, struct share_mapped *mapped);
