@@ -18,7 +18,7 @@
 #define NEIGHBOURS_MAX 256 /* processes that one request asks */
 #define ANSWER_SOON (20 * GPU_MILLISECOND) /* the time in which a healthy process answers OFFER */
 #define ANSWER_SHARE 8        /* 1/8 of a GIVE's time is left for its answer to arrive, and for the giver's last step to end */
-/* a process that did not answer is silent for this long: it is asked only if the others have too little */
+/* A process that did not answer is silent for this long: it is asked only if the others have too little. */
 #define SILENCE (1000 * GPU_MILLISECOND)
 #define SILENT_MAX 16         /* silent processes that are remembered */
 #define BUSY_PAUSE (10 * GPU_MILLISECOND) /* pause before a process that was asked too often is asked again */
@@ -80,7 +80,7 @@ struct rescue {
     struct weir__plea *plea;
     const char *uuid;
     uint64_t deadline; /* by weir__service_now() */
-    /* bytes to ask for beyond missing(): the last gift should have been enough, but the retry failed */
+    /* Bytes to ask for beyond missing(): the last gift should have been enough, but the retry failed. */
     uint64_t extra;
     uint64_t offers;   /* sum of all offers at the last look */
     uint64_t picture;  /* a hash of all figures of the last look */

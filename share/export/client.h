@@ -56,7 +56,7 @@ struct share_reader {
     unsigned leases; /* frames that the reader has and has not released */
     uint64_t released; /* number of the last frame that the reader released; before the first release, of the last frame that it missed */
     unsigned assigned; /* number of leases assigned to this reader; if more than `limit`, other readers may take the surplus */
-    bool is_hung; /* kept the producer waiting for too long: the producer no longer waits for this reader, until the client sends something */
+    bool is_hung; /* kept the producer waiting for too long: not waited for any more until the client sends a message */
     bool is_ended; /* ENDED still has to be sent */
 };
 

@@ -94,7 +94,7 @@ struct weir_export {
     struct weir__job job;
 
     pthread_mutex_t serving; /* taken before `lock`; held by the thread that serves */
-    /* guarded by serving; nanoseconds: when to query all release events next, and not only each client's oldest ones */
+    /* Guarded by serving; nanoseconds: when to query all release events next, and not only each client's oldest ones. */
     uint64_t poll_all;
     uint32_t looks;          /* guarded by serving; counts the rounds of queries of release events */
     uint64_t spin;           /* nanoseconds that a producer polls before it sleeps. Fixed after open */
@@ -123,7 +123,8 @@ struct weir_export {
     /* is_asleep: that producer sleeps at the sockets. is_woken: wake_fd was written to, in order to wake the producer */
     bool is_asleep, is_woken;
     uint64_t asleep_until;    /* nanoseconds: when it wakes by itself to query release events */
-    /* nanoseconds: the last take of a slot, the last time that a thread served, and when the service thread checks next whether to serve */
+    /* Nanoseconds: the last take of a slot, the last time that a thread served, and when the service thread next checks whether to
+       serve. */
     uint64_t taken_at, served_at, turn_at;
 
     /* Only the service thread uses these, except that other threads read retire_until; so it is written under `lock`. */

@@ -21,8 +21,8 @@ struct weir_ring {
     weir_late late; /* never WEIR_LATE_DEFAULT */
     bool is_closed; /* the application has closed it: it is freed once every reader has got all queued frames */
     uint64_t sequence;          /* number of the last frame */
-    /* the slot of the last frame, queued or free, for readers that join late; NULL: late readers get the next frame, or the slot was
-       taken again */
+    /* The slot of the last frame, queued or free, for readers that join late; NULL: late readers get the next frame, or the slot was
+       taken again. */
     struct share_block *newest;
     struct share_figures figures;
     struct share_block *oldest; /* queued frames, linked by `later` */

@@ -12,7 +12,7 @@
 
 #include "share/export/export.h"
 
-/* nanoseconds since a thread last served, after which a producer that takes or pushes serves first */
+/* Nanoseconds since a thread last served, after which a producer that takes or pushes serves first. */
 #define SHARE_SERVE_AGAIN UINT64_C(100000)
 
 /* Makes the epoll sets and the eventfd; the listener is open already. Returns false with errno. */

@@ -12,7 +12,7 @@
 
 #include "share/import/import.h"
 
-/* pause, in nanoseconds, between two checks whether the last uses of a session's blocks are complete */
+/* Pause, in nanoseconds, between two checks whether the last uses of a session's blocks are complete. */
 #define TIDY_AGAIN UINT64_C(100000000)
 #define PATIENCE_MS 1000               /* time for an exporter to hear a farewell */
 

@@ -69,8 +69,8 @@ struct share_session {
     int device;
     gpu_pool pool;
     gpu_stream stream; /* blocks are freed on this stream; NULL until needed. Guarded by mapping_lock */
-    /* the message that will end the session: WIRE_RETIRED if the exporter retires the pool, WIRE_GOODBYE if the application closes the
-       import or the exporter does not answer; else 0 */
+    /* The message that will end the session: WIRE_RETIRED if the exporter retires the pool, WIRE_GOODBYE if the application closes the
+       import or the exporter does not answer; else 0. */
     int farewell;
     bool is_refused;  /* the exporter gave a reason before it ended the connection, so the exporter and its rings are still alive */
     bool says_farewell;    /* everything on the GPU is given back, and the farewell was sent: only the exporter's close is awaited */

@@ -38,12 +38,12 @@ struct share_query {
     /* The outcome: WEIR_OK, WEIR_GONE (nobody listens there, or the process died), WEIR_TIMEOUT, WEIR_REFUSED (credentials, or another
        version), WEIR_PROTOCOL, WEIR_NO_HOST_MEMORY, or the status with which the process denied the question. */
     weir_status status;
-    /* the reason, with the path, or in the words of the process that denied; "" with WEIR_OK */
+    /* The reason, with the path, or in the words of the process that denied; "" with WEIR_OK. */
     char text[SHARE_PATH_SIZE + WIRE_TEXT_SIZE];
     int pid;                   /* the listening process, in this PID namespace; 0: it is in another namespace, or was not reached */
     unsigned uid;
 
-    /* for an importer: the connection, whatever the outcome, and the descriptor that came with WELCOME; both are the caller's; -1: none */
+    /* For an importer: the connection, whatever the outcome, and the descriptor that came with WELCOME; both are the caller's; -1: none. */
     int fd, pool_fd;
 
     /* Only query.c uses these. */

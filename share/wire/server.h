@@ -20,11 +20,12 @@ struct share_server {
     struct share_listener listener;
     int epoll_fd;          /* watches the listener, with the address of the server as epoll data, and the descriptors that the owner adds */
     int fresh_fd;          /* an accepted connection while it is checked; -1: none */
-    /* an inotify descriptor that watches the listener's file, with the address of this field as epoll data; -1: no inotify, so no events */
+    /* An inotify descriptor that watches the listener's file, with the address of this field as epoll data; -1: there is none, so no
+       events. */
     int gone_fd;
     unsigned looks;        /* how many more times to check that the listener's file exists; the next time at look_at */
     uint64_t look_at;      /* nanoseconds; WEIR__SERVICE_NEVER: no check is due */
-    /* a descriptor in reserve: if none is left for accept(), it is closed so that a connection can be accepted and refused; -1: none */
+    /* A descriptor in reserve: if none is left for accept(), it is closed so that a connection can be accepted and refused; -1: none. */
     int spare_fd;
     uint64_t accept_again; /* nanoseconds: when to watch the listener again after a shortage of descriptors; 0: it is watched */
     enum wire_type refusal; /* the message that refuses a connection: REFUSED or DENIED */
@@ -69,7 +70,7 @@ struct wire_message share_refusal_of(enum wire_type type, uint32_t request, weir
  * of another user, and strangers never those of the owner and root.
  */
 struct share_crowd {
-    /* the process that wants to connect; 0: it is in a PID namespace that this process cannot see, and is not counted by process */
+    /* The process that wants to connect; 0: it is in a PID namespace that this process cannot see, and is not counted by process. */
     pid_t pid;
     uid_t uid;
     unsigned of_process, of_user, of_strangers; /* existing connections */

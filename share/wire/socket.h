@@ -69,7 +69,7 @@ enum share_io {
     SHARE_DONE,
     SHARE_AGAIN,  /* the call would block */
     SHARE_CLOSED, /* the other side is gone */
-    /* a truncated packet, too many descriptors, another kind of ancillary data, or an error: another thread closes the descriptors */
+    /* A truncated packet, too many descriptors, another kind of ancillary data, or an error: another thread closes the descriptors. */
     SHARE_BROKEN,
 };
 

@@ -27,7 +27,7 @@
 #define WIRE_PIECE_SIZE (WIRE_SIZE_MAX - WIRE_HEADER_SIZE)
 #define WIRE_UUID_SIZE 48
 #define WIRE_METADATA_MAX 256
-/* a bit in the request number of HELLO: the importer accepts a LEASE of size 0, which Weir 0.1 took for an error */
+/* A bit in the request number of HELLO: the importer accepts a LEASE of size 0, which Weir 0.1 took for an error. */
 #define WIRE_KNOWS_EMPTY UINT32_C(0x80000000)
 #define WIRE_BLOCK_INDEX 10 /* the low bits of a block's number are its slot in a ring; the number of the publication is above them */
 #define WIRE_BLOCK_PUBLISHED (UINT64_C(1) << 52) /* block numbers built like this have this bit; older exporters send smaller numbers */
@@ -120,8 +120,8 @@ enum wire_how {
 enum wire_state {
     WIRE_STATE_CONNECTED = 1,
     WIRE_STATE_HUNG = 2,    /* kept a producer waiting for longer than the producer's time-out, and has sent nothing since */
-    /* disconnected by an operator, for breaking the protocol, or without a farewell; its mapped blocks stay out of use until its process is
-       dead */
+    /* Disconnected by an operator, for breaking the protocol, or without a farewell; its mapped blocks stay out of use until its process is
+       dead. */
     WIRE_STATE_EVICTED = 3,
 };
 enum wire_hold {
@@ -133,7 +133,7 @@ enum wire_hold {
 #define WIRE_POLICY_KEEP UINT64_MAX /* trim.keep: each pool keeps as much as its policy says */
 #define WIRE_GIVE_MAX_MS 600000     /* the most for give.deadline_ms and trim.deadline_ms */
 
-/* values of record.level */
+/* Values of record.level. */
 #define WIRE_RECORD_POOL 1u
 #define WIRE_RECORD_ALL 2u
 #define WIRE_RECORD_STACKS 1u /* a bit of record.flags */
