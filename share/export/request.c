@@ -64,8 +64,8 @@ static void forget_former_program(weir_export *e, const struct share_process *pr
             share_client_forget(client);
 }
 
-/* Counts the importers. *same gets the importer of that living process, or NULL. Evicted importers count, since they may still have the
-   pool. */
+/* Counts the importers. *same gets the importer that belongs to `process`, if it is alive, or NULL. Evicted importers count, since they
+   may still have the pool. */
 static unsigned count_importers(const weir_export *e, const struct share_process *process, const struct share_client **same)
 {
     unsigned count = 0;

@@ -80,7 +80,7 @@ weir_status share_control_directory(weir_error *error, char path[SHARE_PATH_SIZE
 /* Listing ------------------------------------------------------------------------------------------------------------------------------ */
 
 struct listing {
-    bool sweep, of_exports; /* list sockets of exports, in directories called `share`, not control sockets */
+    bool sweep, of_exports; /* of_exports: list the sockets of exports, in directories called `share` */
     uint64_t deadline;
     struct stat first; /* the first directory listed, as another path may lead to it again; st_nlink 0: none yet */
     char (*paths)[SHARE_PATH_SIZE];

@@ -20,7 +20,7 @@
 #include "share/wire/other_end.h"
 #include "share/wire/socket.h"
 
-/* For systems whose headers are older than these calls. */
+/* For systems whose headers are older than SO_PEERPIDFD and pidfd_open(). */
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
