@@ -12,7 +12,7 @@
 
 #include "share/export/export.h"
 
-/* Nanoseconds since a thread last served, after which a producer that takes or pushes serves first. */
+/* If no thread has served for this many nanoseconds, a producer that takes a slot serves first. */
 #define SHARE_SERVE_AGAIN UINT64_C(100000)
 
 /* Makes the epoll sets and the eventfd; the listener is open already. Returns false with errno. */
