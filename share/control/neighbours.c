@@ -268,7 +268,7 @@ static bool ask(struct rescue *rescue, struct neighbour *neighbour, uint64_t tim
     query.question.u.give.deadline_ms = ms < WIRE_GIVE_MAX_MS ? (uint32_t)ms : WIRE_GIVE_MAX_MS;
     snprintf(query.question.u.give.uuid, WIRE_UUID_SIZE, "%s", rescue->uuid);
     uint64_t deadline = weir__service_now() + time;
-    if (neighbour->refusals) /* each other neighbour has refused too, else richest() had chosen it */
+    if (neighbour->refusals) /* every other neighbour with an offer has refused too, or richest() would have chosen it */
         nanosleep(&(struct timespec){ .tv_nsec = BUSY_PAUSE }, NULL);
     share_query_send(&query);
     rescue->plea->prepare(rescue->plea);

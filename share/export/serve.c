@@ -196,8 +196,8 @@ void share_serve_stir(weir_export *e)
     pthread_cond_broadcast(&e->changed);
 }
 
-/* Sleeps at the sockets until then. The kernel may prolong a sleep by its timer slack of 50 us, in which a release often completes, so
-   the slack is lowered for short sleeps. */
+/* Sleeps at the sockets until the time `until`. The kernel may prolong a sleep by its timer slack of 50 us, in which a release often
+   completes, so the slack is lowered for short sleeps. */
 static void sleep_until(weir_export *e, uint64_t until)
 {
     struct pollfd ready[] = { { .fd = e->epoll_fd, .events = POLLIN }, { .fd = e->wake_fd, .events = POLLIN } };
