@@ -137,22 +137,11 @@ struct weir__debt *weir__debt_of(struct weir__debts *debts, struct weir__line *l
     return debt;
 }
 
-bool weir__debts_have_none(const struct weir__debts *debts)
-{
-    for (const struct weir__line *line = weir__lines_first; line; line = line->next) {
-        struct weir__debt *debt = weir__debt_find(line, debts);
-        if (debt && weir__debt_pending(debt))
-            return false;
-    }
-    return !atomic_load(&debts->is_unknown);
-}
-
 bool weir__debts_are_settled(const struct weir__debts *debts)
 {
-    weir__tables_lock();
-    bool are_settled = weir__debts_have_none(debts);
-    weir__tables_unlock();
-    return are_settled;
+    const struct weir__scope scope = {.fences = debts->fences, .debts = debts};
+    weir__scope_look(&scope);
+    return !weir__scope_pending(&scope) && !atomic_load(&debts->is_unknown);
 }
 
 void weir__debts_end(struct weir__debts *debts)

@@ -110,8 +110,8 @@ struct weir__debts {
     const void *group;           /* the weir's device whose owner it is one of, or NULL */
     struct weir__debt *whole;    /* the one on the line of that device, or NULL. Guarded by the tables' lock */
     atomic_bool is_unknown;      /* something was freed on an unknown stream: it is never complete */
-    struct weir__debts *next_retired;
-    void (*end)(struct weir__debts *debts); /* with weir__debts_retire() */
+    struct weir__debts *next;                /* of retired ones. Guarded by the tables' lock */
+    bool (*end)(struct weir__debts *debts); /* with weir__debts_retire(), which sets it */
 };
 
 /* One device's. Of the process, since arenas and pools outlive their weirs. */
@@ -123,10 +123,9 @@ struct weir__fences {
     struct weir__line *whole; /* the DEVICE line */
     _Atomic uint64_t completed; /* bytes that debts of the device's owners were ever seen to be rid of, because they were complete */
     struct weir__table lines; /* those whose id is known, by their handles */
-    unsigned users;           /* joined, and not left */
+    unsigned users;           /* joined and not left, and retired owners */
     size_t count, limit;      /* lines, but for that of the device; beyond so many those that nobody needs are dropped */
     struct weir__parked *parked;
-    struct weir__debts *retired;
 };
 
 /* A stream as a call names it, for which it is alive and does not capture. */
@@ -258,10 +257,13 @@ bool weir__fences_cover_device(struct weir__fences *fences, bool may_synchronise
  */
 uint64_t weir__debts_order(struct weir__debts *debts, struct weir__line *user, uint64_t bytes);
 
-/* Whether nothing of the owner is pending any more, as far as was looked. */
+/* Looks at what the owner has pending. Returns whether nothing is. */
 bool weir__debts_are_settled(const struct weir__debts *debts);
-/* The owner goes as soon as they are: `end` is called by the weir__fences_sweep() that sees it, or at once. */
-void weir__debts_retire(struct weir__debts *debts, void (*end)(struct weir__debts *debts));
+/* The owner, which belongs to no group from now on, goes once its debts are settled: each weir__debts_sweep() that sees them settled calls
+   `end`, until that returns true. The owner's memory may be gone by then. */
+void weir__debts_retire(struct weir__debts *debts, bool (*end)(struct weir__debts *debts));
+/* Ends what is retired and settled, on all devices. In any capture mode. */
+void weir__debts_sweep(const struct gpu *gpu);
 
 /* Parking ------------------------------------------------------------------------------------------------------------------------------ */
 
@@ -285,8 +287,6 @@ struct weir__parked *weir__parked_new(size_t room);
 void weir__park(struct weir__fences *fences, struct weir__parked *parked, struct weir__line *const *lines, size_t count);
 /* Those of which each point is reached: a list by `next`, which is the caller's. */
 struct weir__parked *weir__fences_settled(struct weir__fences *fences);
-/* Ends what is retired and settled. */
-void weir__fences_sweep(struct weir__fences *fences);
 
 /* Whether what stands at the head of this file holds for the line now. Takes its locks. */
 bool weir__line_is_valid(struct weir__line *line);

@@ -12,9 +12,8 @@ void weir__tables_unlock(void);
 extern struct weir__fences *weir__fences_first __attribute__((visibility("hidden")));
 /* With it: all lines of the process, one after the other. */
 extern struct weir__line *weir__lines_first __attribute__((visibility("hidden")));
-/* With it: the owner's debt on the line, or NULL; what the owner has pending on all lines. */
+/* With it: the owner's debt on the line, or NULL. */
 struct weir__debt *weir__debt_find(const struct weir__line *line, const struct weir__debts *debts);
-bool weir__debts_have_none(const struct weir__debts *debts);
 /* With it: the owner's debt on the line of the line's device, or NULL. */
 struct weir__debt *weir__debt_of_device(const struct weir__line *line, const struct weir__debts *debts);
 

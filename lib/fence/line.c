@@ -184,7 +184,7 @@ struct weir__fences *weir__fences_join(const struct gpu *gpu, int device)
    tables' lock. */
 static bool take_unused(struct weir__fences *fences)
 {
-    if (fences->users || fences->count || fences->parked || fences->retired || fences->whole->users || has_pending(fences->whole))
+    if (fences->users || fences->count || fences->parked || fences->whole->users || has_pending(fences->whole))
         return false;
     struct weir__fences **link = &weir__fences_first;
     while (*link != fences)

@@ -281,36 +281,40 @@ struct weir__parked *weir__fences_settled(struct weir__fences *fences)
     return settled;
 }
 
-void weir__debts_retire(struct weir__debts *debts, void (*end)(struct weir__debts *debts))
+/* Retiring ----------------------------------------------------------------------------------------------------------------------------- */
+
+static struct weir__debts *retired; /* of the process. Guarded by the tables' lock */
+
+void weir__debts_retire(struct weir__debts *debts, bool (*end)(struct weir__debts *debts))
 {
-    struct weir__fences *fences = debts->fences; /* the sweep of another thread may end the owner at once */
     weir__tables_lock();
+    debts->fences->users++;
+    debts->group = NULL;
     debts->end = end;
-    debts->next_retired = fences->retired;
-    fences->retired = debts;
+    debts->next = retired;
+    retired = debts;
     weir__tables_unlock();
-    weir__fences_sweep(fences);
 }
 
-void weir__fences_sweep(struct weir__fences *fences)
+void weir__debts_sweep(const struct gpu *gpu)
 {
-    const struct weir__scope scope = {.fences = fences};
-    struct weir__debts *settled = NULL;
-    weir__scope_look(&scope);
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     weir__tables_lock();
-    for (struct weir__debts **link = &fences->retired, *debts; (debts = *link);) {
-        if (!weir__debts_have_none(debts)) {
-            link = &debts->next_retired;
+    struct weir__debts *all = retired;
+    retired = NULL;
+    weir__tables_unlock();
+    while (all) {
+        struct weir__debts *debts = all;
+        struct weir__fences *fences = debts->fences;
+        all = debts->next;
+        if (fences->gpu == gpu && weir__debts_are_settled(debts) && debts->end(debts)) {
+            weir__fences_leave(fences);
             continue;
         }
-        *link = debts->next_retired;
-        debts->next_retired = settled;
-        settled = debts;
+        weir__tables_lock();
+        debts->next = retired;
+        retired = debts;
+        weir__tables_unlock();
     }
-    weir__tables_unlock();
-    while (settled) {
-        struct weir__debts *debts = settled;
-        settled = debts->next_retired;
-        debts->end(debts);
-    }
+    weir__relaxed_end(gpu, mode);
 }

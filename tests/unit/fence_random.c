@@ -106,13 +106,14 @@ static uint64_t pending_of(const struct owner *owner)
     return weir__scope_pending(&scope);
 }
 
-static void end_owner(struct weir__debts *debts)
+static bool end_owner(struct weir__debts *debts)
 {
     const unsigned *number = (const unsigned *)(debts + 1);
     ck_assert_uint_eq(really_pending(*number), 0);
     weir__debts_end(debts);
     free(debts);
     retired--;
+    return true;
 }
 
 static void make_owner(struct owner *owner)
@@ -418,7 +419,7 @@ static void look(void)
         cover_devices();
         break;
     default:
-        weir__fences_sweep(rig.fences);
+        weir__debts_sweep(rig.gpu);
     }
     fail_no_more();
     settle();
@@ -494,8 +495,9 @@ static void end_program(unsigned long long seed, bool can_tell)
     sim_advance(100000 * MILLISECOND);
     for (unsigned i = 0; i < 3; i++) {
         cover_devices();
-        weir__fences_sweep(rig.fences);
-        weir__fences_sweep(rig.other);
+        weir__scope_look(&(struct weir__scope){.fences = rig.fences});
+        weir__scope_look(&(struct weir__scope){.fences = rig.other});
+        weir__debts_sweep(rig.gpu);
         settle();
     }
     for (unsigned i = 0; i < OWNERS; i++) {

@@ -41,7 +41,7 @@ static void *look_often(void *data)
         weir__fences_cover_device(rig.fences, false);
         ck_assert(!weir__debts_are_settled(&rig.debts));
         ck_assert_ptr_null(weir__fences_settled(rig.fences));
-        weir__fences_sweep(rig.fences);
+        weir__debts_sweep(rig.gpu);
     }
     return NULL;
 }
@@ -102,12 +102,13 @@ static unsigned below(struct member *member, unsigned bound)
     return (unsigned)(member->state >> 33) % bound;
 }
 
-static void end_owner(struct weir__debts *debts)
+static bool end_owner(struct weir__debts *debts)
 {
     ck_assert(weir__debts_are_settled(debts));
     weir__debts_end(debts);
     free(debts);
     atomic_fetch_add(&ended_count, 1);
+    return true;
 }
 
 /* An owner of the thread's own frees, and retires at once. */
@@ -178,7 +179,7 @@ static void act(struct member *member)
         break;
     case 7:
         weir__fences_captures_over(rig.fences);
-        weir__fences_sweep(rig.fences);
+        weir__debts_sweep(rig.gpu);
         break;
     case 8:
         named = rig_name(shared[at]);
@@ -235,7 +236,7 @@ START_TEST(crowd_of_threads_on_the_same_streams_completes_nothing_too_early_and_
     for (unsigned i = 0; i < 2; i++) {
         weir__scope_cover(&device, false);
         ck_assert(weir__fences_cover_device(rig.fences, false));
-        weir__fences_sweep(rig.fences);
+        weir__debts_sweep(rig.gpu);
     }
     settle();
     ck_assert_uint_eq(rig_pending(), 0);

@@ -420,10 +420,11 @@ END_TEST
 
 static unsigned ended;
 
-static void end_owner(struct weir__debts *debts)
+static bool end_owner(struct weir__debts *debts)
 {
     weir__debts_end(debts);
     ended++;
+    return true;
 }
 
 START_TEST(retired_owner_ends_once_nothing_is_pending)
@@ -437,14 +438,69 @@ START_TEST(retired_owner_ends_once_nothing_is_pending)
     rig_delay(stream, 10);
     ck_assert_int_eq(weir__line_free(weir__debt_of(&owner, line), MIB, MIB, &step), GPU_SUCCESS);
     weir__debts_retire(&owner, end_owner);
+    weir__debts_sweep(rig.gpu);
     ck_assert_uint_eq(ended, 0);
     sim_advance(10 * MILLISECOND);
-    weir__fences_sweep(rig.fences);
+    weir__debts_sweep(rig.gpu);
     ck_assert_uint_eq(ended, 1);
     weir__debts_init(&owner, rig.fences);
     weir__debts_retire(&owner, end_owner);
+    weir__debts_sweep(rig.gpu);
     ck_assert_uint_eq(ended, 2);
     rig_close(line, stream);
+}
+END_TEST
+
+static unsigned refusals;
+
+static bool end_at_last(struct weir__debts *debts)
+{
+    if (refusals) {
+        refusals--;
+        return false;
+    }
+    return end_owner(debts);
+}
+
+START_TEST(retired_owner_that_cannot_end_yet_is_asked_by_each_sweep)
+{
+    struct weir__debts owner;
+    ended = 0;
+    refusals = 2;
+    weir__debts_init(&owner, rig.fences);
+    weir__debts_retire(&owner, end_at_last);
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert_uint_eq(ended, 0);
+        weir__debts_sweep(rig.gpu);
+    }
+    ck_assert_uint_eq(ended, 1);
+    weir__debts_sweep(rig.gpu);
+    ck_assert_uint_eq(ended, 1);
+}
+END_TEST
+
+/* The same fences have the marks that such an owner waits for. */
+START_TEST(fences_outlive_who_joined_them_while_an_owner_is_retired)
+{
+    struct weir__debts owner;
+    struct weir__fences *fences = weir__fences_join(rig.gpu, 1);
+    gpu_stream stream = rig_stream(1);
+    struct weir__line *line = weir__line_open(fences, &(struct weir__caller){.handle = stream});
+    uint64_t step;
+    ended = 0;
+    weir__debts_init(&owner, fences);
+    owner.group = &owner;
+    rig_delay(stream, 10);
+    ck_assert_int_eq(weir__line_free(weir__debt_of(&owner, line), MIB, 0, &step), GPU_SUCCESS);
+    rig_close(line, stream);
+    weir__debts_retire(&owner, end_owner);
+    ck_assert_ptr_null(owner.group);
+    weir__fences_leave(fences);
+    ck_assert_ptr_eq(weir__fences_join(rig.gpu, 1), fences);
+    weir__fences_leave(fences);
+    sim_advance(10 * MILLISECOND);
+    weir__debts_sweep(rig.gpu);
+    ck_assert_uint_eq(ended, 1);
 }
 END_TEST
 
@@ -488,6 +544,7 @@ void fence_add_waits(Suite *suite)
     tcase_add_checked_fixture(parked, rig_begin, rig_end);
     suite_add(parked, parked_block_waits_for_each_of_its_points, point_of_a_gone_line_is_one_of_its_device,
               block_is_parked_for_a_line_that_is_gone_already, mark_of_a_point_alone_is_not_needless,
-              retired_owner_ends_once_nothing_is_pending, owner_that_freed_nobody_knows_where_is_never_settled,
+              retired_owner_ends_once_nothing_is_pending, retired_owner_that_cannot_end_yet_is_asked_by_each_sweep,
+              fences_outlive_who_joined_them_while_an_owner_is_retired, owner_that_freed_nobody_knows_where_is_never_settled,
               fences_outlive_who_joined_them_while_a_line_is_in_use);
 }
