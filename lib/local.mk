@@ -106,8 +106,6 @@ lib_librooms_la_SOURCES = \
 	%reldir%/backing/cuda.c \
 	%reldir%/backing/cuda.h \
 	%reldir%/backing/cuda_threshold.c \
-	%reldir%/backing/retired.c \
-	%reldir%/backing/retired.h \
 	%reldir%/pool/asking.c \
 	%reldir%/pool/asking.h \
 	%reldir%/pool/blocks.c \

@@ -15,7 +15,6 @@
 #include "lib/alloc/quiet.h"
 #include "lib/attached.h"
 #include "lib/backing/arena.h"
-#include "lib/backing/retired.h"
 #include "lib/base/call.h"
 #include "lib/base/format.h"
 #include "lib/base/sized.h"
@@ -199,7 +198,7 @@ static weir_status begin(weir *w, weir_error *error)
     record_as(w, w->policy);
     if (status == WEIR_OK)
         weir__quiet_join(w);
-    weir__retired_sweep(w->gpu);
+    weir__debts_sweep(w->gpu);
     weir__arena_sweep();
     return status;
 }
@@ -288,7 +287,7 @@ static void close_pools(weir *w)
 {
     weir__quiet_close(w);
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
-    weir__retired_sweep(w->gpu);
+    weir__debts_sweep(w->gpu);
     weir__arena_sweep();
     for (size_t d = 0; d < w->device_count; d++)
         weir__orphans_release(&w->devices[d]);

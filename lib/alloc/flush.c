@@ -27,11 +27,11 @@ uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, const 
         /* CUDA may give the address to another thread as soon as it has it. */
         weir__blocks_remove(&w->blocks, entry, false, &block);
         uint64_t order = weir__record_order(&w->recorder);
-        if (weir__return_block(&block, device->index, handle, opened) == GPU_SUCCESS) {
+        if (weir__return_block(&block, device->index, handle, opened, line) == GPU_SUCCESS) {
             weir__record_block(WEIR__KIND_RETURN, &block, handle, order);
             bytes += weir__class_given(block.class, block.size);
             if (line)
-                weir__line_count(line, &block.pool->debts, weir__class_given(block.class, block.size));
+                weir__note_free_on(line, block.pool, weir__class_given(block.class, block.size));
             weir__pool_count_spare_gone(block.pool, weir__class_given(block.class, block.size));
             weir__pool_left(block.pool);
             weir__pool_release(block.pool);

@@ -8,9 +8,32 @@
 #include "lib/pool/left.h"
 #include "lib/pool/recorded.h"
 
-int weir__return_block(const struct weir__block *block, int device, gpu_stream stream, const weir_stream *opened)
+static int mark(weir_pool *pool, uint64_t bytes, struct weir__line *line)
 {
-    const weir_pool *pool = block->pool;
+    struct weir__debt *debt = line ? weir__debt_of(&pool->debts, line) : NULL;
+    uint64_t step;
+    return debt ? weir__line_free(debt, bytes, 0, &step) : WEIR__PAGE_NO_HOST_MEMORY;
+}
+
+/* A block of an exportable pool was just freed (cuda.h). Tried twice, since a free without a mark keeps the pool for good. */
+static __attribute__((noinline)) void mark_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, struct weir__line *known)
+{
+    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
+    int code = GPU_UNKNOWN;
+    for (int tries = 0; tries < 2 && code != GPU_SUCCESS; tries++) {
+        struct weir__line *line = known ? known : weir__stream_line(pool->device, stream);
+        code = mark(pool, bytes, line);
+        if (line && !known)
+            weir__line_put(line);
+    }
+    if (code != GPU_SUCCESS)
+        atomic_store(&pool->debts.is_unknown, true);
+    weir__relaxed_end(pool->w->gpu, mode);
+}
+
+int weir__return_block(const struct weir__block *block, int device, gpu_stream stream, const weir_stream *opened, struct weir__line *line)
+{
+    weir_pool *pool = block->pool;
     struct weir__user user;
     user.handle = stream;
     user.device = device;
@@ -19,7 +42,16 @@ int weir__return_block(const struct weir__block *block, int device, gpu_stream s
         user.is_open = opened;
         user.may_capture = opened && atomic_load_explicit(&pool->cache.capture_check, memory_order_relaxed);
     }
-    return pool->backing->ops->give(pool->backing, block->ptr, block->extent, &user);
+    int code = pool->backing->ops->give(pool->backing, block->ptr, block->extent, &user);
+    if (code == GPU_SUCCESS && pool->native.is_exportable && !block->graph)
+        mark_free(pool, weir__class_given(block->class, block->size), stream, opened ? opened->line : line);
+    return code;
+}
+
+void weir__note_free_on(struct weir__line *line, weir_pool *pool, uint64_t bytes)
+{
+    if (!pool->native.is_exportable)
+        weir__line_count(line, &pool->debts, bytes);
 }
 
 /* The stream may be of another device than the pool. */
@@ -48,6 +80,8 @@ static void cover_by_handle(weir_pool *pool, uint64_t bytes, gpu_stream stream, 
 
 void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_stream *opened)
 {
+    if (pool->native.is_exportable)
+        return;
     if (opened) {
         weir__stream_freed(opened, pool, bytes);
         return;
@@ -70,7 +104,7 @@ void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_st
 void weir__return_unknown(const struct weir__block *block, gpu_stream stream)
 {
     for (int tries = 0, code = GPU_UNKNOWN; tries < 2 && code != GPU_SUCCESS; tries++)
-        code = weir__return_block(block, block->pool->device->index, stream, NULL);
+        code = weir__return_block(block, block->pool->device->index, stream, NULL, NULL);
 }
 
 /* Makes a block live again whose free failed. */
@@ -109,7 +143,7 @@ static weir_status free_block(weir *w, const struct weir__block *block, gpu_stre
     enum gpu_capture_mode mode = weir__plain_begin(w);
     /* Before another thread can be given the address. */
     uint64_t order = weir__record_order(&w->recorder);
-    int code = block->graph ? gpu->free_async(block->ptr, stream) : weir__return_block(block, device, stream, opened);
+    int code = block->graph ? gpu->free_async(block->ptr, stream) : weir__return_block(block, device, stream, opened, NULL);
     if (code == GPU_SUCCESS) {
         weir__pool_count_free(block);
         weir__record_block(block->graph ? WEIR__KIND_GRAPH_FREE : WEIR__KIND_FREE, block, stream, order);

@@ -19,13 +19,16 @@ weir_status weir__free(weir *w, void *ptr, gpu_stream stream, weir_stream *opene
  */
 weir_status weir__block_orphan(weir *w, void *ptr, weir_error *error);
 
-/* Gives a block to CUDA or its arena, on a stream of that device (opened: if the caller has it, pinned or within a call), and leaves word
-   where CUDA's figures will not tell that it is complete. Returns CUDA's code. */
-int weir__return_block(const struct weir__block *block, int device, gpu_stream stream, const weir_stream *opened);
+/* Gives a block to CUDA or its arena, on a stream of that device (opened: if the caller has it, pinned or within a call; line: that of a
+   stream which is not open, if the caller uses it). The free of a block of an exportable pool is counted with a mark behind it; any other is
+   the caller's to note. Returns CUDA's code. */
+int weir__return_block(const struct weir__block *block, int device, gpu_stream stream, const weir_stream *opened, struct weir__line *line);
 /* The same of a block that nobody knows of. If that is refused twice, it is lost. */
 void weir__return_unknown(const struct weir__block *block, gpu_stream stream);
 
-/* Leaves word of a free that recovery may have to wait for. opened: the stream, if the caller has it. */
+/* Leaves word of a free that recovery may have to wait for, unless it was counted. opened: the stream, if the caller has it. */
 void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_stream *opened);
+/* The same on a line that the caller uses. */
+void weir__note_free_on(struct weir__line *line, weir_pool *pool, uint64_t bytes);
 
 #endif

@@ -82,7 +82,9 @@ uint64_t weir__pool_frees(weir_pool *pool)
 
 bool weir__pool_has_pending_frees(weir_pool *pool)
 {
-    return !weir__pool_live_blocks(pool) && !pool->kind.is_default && pool->backing->ops->has_pending(pool->backing);
+    if (weir__pool_live_blocks(pool) || pool->kind.is_default)
+        return false;
+    return pool->native.is_exportable ? !weir__debts_are_settled(&pool->debts) : pool->backing->ops->has_pending(pool->backing);
 }
 
 #ifdef WEIR_DEBUG

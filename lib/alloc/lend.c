@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/alloc/lend.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "lib/alloc/flush.h"
 #include "lib/alloc/held.h"
-#include "lib/backing/retired.h"
 #include "lib/pool/former.h"
 #include "lib/pool/settings.h"
 
@@ -83,16 +81,17 @@ int weir__pool_export(weir_pool *pool, int *fd)
 
 /* Whether nothing of the pool is in use. Called with pool->native.exchange held for writing, so that no request comes meanwhile. A program
    may allocate from a `current` pool by itself: there CUDA too has to say that the pool holds nothing, which it does not say of a pool with
-   the free part of a step of which another part was exported. */
+   the free part of a step of which another part was exported. A former handle has to go first. */
 static bool is_unused(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;
     uint64_t used = 0;
-    if (atomic_load(&pool->figures.taken))
+    weir__cuda_destroy_former(&pool->native, pool->current.is_set);
+    if (pool->native.former || atomic_load(&pool->figures.taken))
         return false;
     gpu->pool_get(pool->native.handle, GPU_POOL_USED, &used);
-    return used == 0 && weir__retired_is_free(pool->native.retired, gpu) &&
-           (!pool->current.is_set || weir__retired_is_complete(gpu, pool->native.handle));
+    return used == 0 && weir__debts_are_settled(&pool->debts) &&
+           (!pool->current.is_set || weir__cuda_is_complete(gpu, pool->native.handle));
 }
 
 /* Creates the pool that is to replace the present one, with the same settings and access. NULL: that failed. */
@@ -118,21 +117,18 @@ static gpu_pool make_again(weir_pool *pool, int *fd)
     return NULL;
 }
 
-/* Gives the pool a new handle, and notes the frees of that in `room`. Returns false, and leaves `room` to the caller, if there is no new
-   handle. *code: GPU_SUCCESS, or why the old pool could not be destroyed. */
-static bool exchange(weir_pool *pool, struct weir__retired *room, int *fd, int *code)
+/* Gives the pool a new handle. Returns false if there is none. *code: GPU_SUCCESS, or why the old handle could not be destroyed. */
+static bool exchange(weir_pool *pool, int *fd, int *code)
 {
     gpu_pool made = make_again(pool, fd);
     if (!made)
         return false;
-    gpu_pool old = pool->native.handle;
-    struct weir__retired *old_room = pool->native.retired;
+    pool->native.former = pool->native.handle;
     pool->native.handle = made;
-    pool->native.retired = room;
     pool->native.was_lent = false;
     weir__settings_write_threshold(pool, 0); /* if that fails, the new pool keeps memory over a synchronise, as the old one did */
     /* Another thread of the program may have allocated from the `current` pool just now: then the old pool is kept until that is freed. */
-    *code = weir__retired_add(old_room, pool->w->gpu, old, NULL, !pool->current.is_set);
+    *code = weir__cuda_destroy_former(&pool->native, pool->current.is_set);
     return true;
 }
 
@@ -142,20 +138,16 @@ bool weir__pool_renew(weir_pool *pool, int *fd)
     if (!pool->native.is_exportable || atomic_load(&pool->figures.taken))
         return false;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    weir__retired_sweep(gpu);
     if (weir__pool_has_pending_frees(pool))
         weir__wait_for_frees(pool->device, gpu->now() + PATIENCE, false);
-    struct weir__retired *room = weir__retired_reserve();
     int code = GPU_SUCCESS;
     bool is_new = false;
     pthread_mutex_lock(&pool->lock);
-    if (room && pthread_rwlock_trywrlock(&pool->native.exchange) == 0) {
-        is_new = is_unused(pool) && exchange(pool, room, fd, &code);
+    if (pthread_rwlock_trywrlock(&pool->native.exchange) == 0) {
+        is_new = is_unused(pool) && exchange(pool, fd, &code);
         pthread_rwlock_unlock(&pool->native.exchange);
     }
     pthread_mutex_unlock(&pool->lock);
-    if (!is_new)
-        free(room);
     weir__relaxed_end(gpu, mode);
     if (code != GPU_SUCCESS)
         weir__log_about(pool->w, pool, WEIR_LOG_ERROR, "the former pool '%s' on device %d cannot be destroyed: %s", pool->name,

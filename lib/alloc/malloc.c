@@ -3,7 +3,6 @@
 #include "lib/alloc/free.h"
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/request.h"
-#include "lib/backing/retired.h"
 #include "lib/base/call.h"
 #include "lib/base/format.h"
 #include "lib/pool/figures.h"
@@ -69,7 +68,7 @@ static void forget_former(const struct weir__block *former)
         weir__count_tag(recorder, former->origin, former->size, -1);
     /* Note this free before `taken` falls to 0: at 0 another thread may replace the shared pool. */
     if (former->pool->native.is_exportable && !former->graph)
-        weir__retired_note_unknown(former->pool->native.retired);
+        atomic_store(&former->pool->debts.is_unknown, true);
     weir__pool_count_free(former);
     if (!former->graph)
         weir__log_about(former->pool->w, former->pool, WEIR_LOG_WARNING,

@@ -278,16 +278,17 @@ static inline bool is_in_time(const struct weir__request *request)
 }
 
 /* What was given to the request, as those know it who take it back. */
-static struct weir__block block_of(const struct weir__request *request, void *ptr)
+static struct weir__block block_of(const struct weir__request *request, void *ptr, size_t size)
 {
-    return (struct weir__block){.pool = request->pool, .ptr = ptr, .extent = request->ask.extent};
+    return (struct weir__block){.pool = request->pool, .ptr = ptr, .size = size, .extent = request->ask.extent};
 }
 
 /* Apart, as it is rare and the struct would cost each request. */
-static __attribute__((noinline)) int return_it(const struct weir__request *request, void *ptr, gpu_stream stream)
+static __attribute__((noinline)) int return_it(const struct weir__request *request, void *ptr, size_t size, gpu_stream stream)
 {
-    struct weir__block given = block_of(request, ptr);
-    return weir__return_block(&given, request->pool->device->index, stream, NULL);
+    struct weir__block given = block_of(request, ptr, size);
+    struct weir__line *line = stream == request->aside.stream ? request->aside.line : NULL;
+    return weir__return_block(&given, request->pool->device->index, stream, NULL, line);
 }
 
 /* It is behind work on that stream, and another one is watched already. What is back at once is no memory that a climb has found. */
@@ -296,7 +297,7 @@ static __attribute__((noinline)) void count_undone(const struct weir__request *r
     if (stream != request->aside.stream)
         weir__note_free(request->pool, size, stream, request->opened);
     else if (request->aside.line)
-        weir__line_count(request->aside.line, &request->pool->debts, size);
+        weir__note_free_on(request->aside.line, request->pool, size);
 }
 
 /* Asks for a block within the cap. */
@@ -320,7 +321,7 @@ static int ask(struct weir__request *request, struct weir__growing *growing, siz
     }
     uint64_t begun = request->took ? pool->w->gpu->ticks() : 0;
     /* A block that cannot be given back is better served above the cap than lost. */
-    if (!weir__growth_is_within(growing, block) && return_it(request, block, stream) == GPU_SUCCESS) {
+    if (!weir__growth_is_within(growing, block) && return_it(request, block, size, stream) == GPU_SUCCESS) {
         request->left += weir__growth_undo(growing, block, stream);
         if (growing->is_unwatched)
             count_undone(request, size, stream);
@@ -335,7 +336,7 @@ static int ask(struct weir__request *request, struct weir__growing *growing, siz
     request->took = 0;
     code = hand_over(request, stream);
     if (code != GPU_SUCCESS) {
-        struct weir__block given = block_of(request, block);
+        struct weir__block given = block_of(request, block, size);
         weir__return_unknown(&given, stream);
         return code;
     }

@@ -384,9 +384,8 @@ static int give_back(struct weir__backing *backing, uint64_t keep, bool is_patie
     return GPU_SUCCESS;
 }
 
-static void close_both(struct weir__backing *backing, struct weir__closing *closing)
+static void close_arena(struct weir__backing *backing, struct weir__closing *closing)
 {
-    struct weir__backing *captures = weir__mapped_of(backing)->captures;
     struct weir__arena_figures figures = {.mapped = 0};
     if (end(weir__mapped_of(backing), &figures)) {
         bool is_used = figures.live || figures.pending;
@@ -394,7 +393,6 @@ static void close_both(struct weir__backing *backing, struct weir__closing *clos
         closing->left = figures.mapped - (is_used ? figures.live + figures.pending + figures.complete : 0);
         closing->is_left = closing->left || !is_used;
     }
-    captures->ops->close(captures, closing);
 }
 
 static const struct weir__backing_ops ops = {
@@ -414,7 +412,7 @@ static const struct weir__backing_ops ops = {
     .extend = weir__mapped_extend,
     .give_back = give_back,
     .left = left_of,
-    .close = close_both,
+    .close = close_arena,
     .tell = weir__mapped_tell,
     .set = set,
     .set_peer = set_peer,

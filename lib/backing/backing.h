@@ -79,11 +79,9 @@ struct weir__backing_figures {
 
 /* How a backing ended. */
 struct weir__closing {
-    bool are_noted;   /* in: every free of an exportable pool was noted, and none is to come (retired.h) */
     uint64_t pending; /* bytes that were never seen complete, and stay out of use for good */
     bool is_left;     /* the driver did not take back what nobody uses: */
     uint64_t left;    /* so many bytes, or only addresses */
-    int code;         /* CUDA's, where a handle could not be destroyed */
 };
 
 struct weir__backing_ops {
@@ -112,7 +110,8 @@ struct weir__backing_ops {
     int (*give_back)(struct weir__backing *backing, uint64_t keep, bool is_patient);
     /* Bytes that were to go back, and that the driver has not taken so far. */
     uint64_t (*left)(struct weir__backing *backing);
-    /* Ends it; of an arena the struct lives on while blocks of it are live. Whoever calls it alone knows the pool. */
+    /* Ends it, but for CUDA's handles (weir__cuda_destroy()). The struct of an arena lives on while blocks of it are live. Whoever calls it
+       alone knows the pool. */
     void (*close)(struct weir__backing *backing, struct weir__closing *closing);
 
     bool (*tell)(struct weir__backing *backing, enum weir__tell what, uint64_t stream);
@@ -132,7 +131,7 @@ struct weir__backing_ops {
     void (*figures)(struct weir__backing *backing, struct weir__backing_figures *figures);
     /* Bytes that were freed and not seen complete. 0 of CUDA's pool, of which the pool's debts know. */
     uint64_t (*pending)(struct weir__backing *backing);
-    /* Whether some of it was freed and not seen complete, so that it cannot be closed yet. */
+    /* Whether some of it was freed and not seen complete, so that it cannot be closed yet. Not of an exportable pool, whose debts tell. */
     bool (*has_pending)(struct weir__backing *backing);
     /* Bytes of `idle` that cannot go back, as something lives in the same page. false: nobody knows. */
     bool (*pinned)(struct weir__backing *backing, uint64_t *bytes);

@@ -60,19 +60,10 @@ static bool was_refused(struct weir__backing *backing, struct weir__ask *ask, ui
     return before[false] < reserved[false] || before[true] < reserved[true];
 }
 
-/* A pool is not destroyed before its frees are complete, of which CUDA's figures do not tell where the pool is exportable. */
 static int give(struct weir__backing *backing, void *block, struct weir__extent *extent, struct weir__user *user)
 {
-    const struct weir__cuda *cuda = cuda_of(backing);
-    const struct gpu *gpu = backing->gpu;
     (void)extent;
-    int code = gpu->free_async(block, user->handle);
-    if (code == GPU_SUCCESS && cuda->is_exportable) {
-        enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-        weir__retired_note(cuda->retired, gpu, user->device, user->handle);
-        weir__relaxed_end(gpu, mode);
-    }
-    return code;
+    return backing->gpu->free_async(block, user->handle);
 }
 
 /* By taking so many bytes and giving them back, on a stream of its own. */
@@ -135,11 +126,48 @@ static uint64_t nothing(struct weir__backing *backing)
     return 0;
 }
 
-static void close_handles(struct weir__backing *backing, struct weir__closing *closing)
+bool weir__cuda_is_complete(const struct gpu *gpu, gpu_pool handle)
 {
-    struct weir__cuda *cuda = cuda_of(backing);
-    closing->code = weir__retired_add(cuda->retired, backing->gpu, cuda->handle, cuda->small, closing->are_noted);
-    pthread_rwlock_destroy(&cuda->exchange);
+    uint64_t reserved = 0;
+    int code = gpu->pool_trim(handle, 0);
+    if (code == GPU_SUCCESS)
+        code = gpu->pool_get(handle, GPU_POOL_RESERVED, &reserved);
+    /* A driver without figures cannot be asked; one that refuses the pool has lost it. Neither is worth keeping the pool for. */
+    return code != GPU_SUCCESS || reserved == 0;
+}
+
+static int destroy(const struct gpu *gpu, gpu_pool *handle, bool is_settled, bool asks_figures)
+{
+    int code = GPU_SUCCESS;
+    if (*handle && is_settled && (!asks_figures || weir__cuda_is_complete(gpu, *handle)) &&
+        (code = gpu->pool_destroy(*handle)) == GPU_SUCCESS)
+        *handle = NULL;
+    if (*handle)
+        gpu->pool_set(*handle, GPU_POOL_RELEASE_THRESHOLD, 0);
+    return code;
+}
+
+int weir__cuda_destroy_former(struct weir__cuda *cuda, bool asks_figures)
+{
+    return destroy(cuda->backing.gpu, &cuda->former, true, asks_figures);
+}
+
+int weir__cuda_destroy(struct weir__cuda *cuda, bool is_settled, bool asks_figures)
+{
+    gpu_pool *const handles[] = {&cuda->handle, &cuda->small, &cuda->former};
+    int code = GPU_SUCCESS;
+    for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++) {
+        int destroyed = destroy(cuda->backing.gpu, handles[i], is_settled, asks_figures);
+        if (destroyed != GPU_SUCCESS)
+            code = destroyed;
+    }
+    return code;
+}
+
+/* The handles may outlive the backing's pool, which destroys them. */
+static void leave_handles(struct weir__backing *backing, struct weir__closing *closing)
+{
+    (void)backing, (void)closing;
 }
 
 static bool hear(struct weir__backing *backing, enum weir__tell what, uint64_t stream)
@@ -186,13 +214,9 @@ static void read_figures(struct weir__backing *backing, struct weir__backing_fig
 
 static bool has_pending(struct weir__backing *backing)
 {
-    struct weir__cuda *cuda = cuda_of(backing);
-    const struct gpu *gpu = backing->gpu;
-    weir__cuda_begin(cuda);
-    bool is_complete =
-        cuda->is_exportable ? weir__retired_is_free(cuda->retired, gpu) : weir__retired_is_complete(gpu, cuda->handle);
-    weir__cuda_end(cuda);
-    return (cuda->small && !weir__retired_is_complete(gpu, cuda->small)) || !is_complete;
+    const struct weir__cuda *cuda = cuda_of(backing);
+    bool is_complete = weir__cuda_is_complete(backing->gpu, cuda->handle);
+    return (cuda->small && !weir__cuda_is_complete(backing->gpu, cuda->small)) || !is_complete;
 }
 
 static bool pinned(struct weir__backing *backing, uint64_t *bytes)
@@ -306,7 +330,7 @@ static const struct weir__backing_ops ops = {
     .extend = extend,
     .give_back = give_back,
     .left = nothing,
-    .close = close_handles,
+    .close = leave_handles,
     .tell = hear,
     .set = set,
     .set_peer = set_peer,
@@ -322,10 +346,8 @@ static const struct weir__backing_ops ops = {
     .release = release,
 };
 
-bool weir__cuda_init(struct weir__cuda *cuda, const struct gpu *gpu, int device, pthread_mutex_t *lock)
+void weir__cuda_init(struct weir__cuda *cuda, const struct gpu *gpu, int device, pthread_mutex_t *lock)
 {
     cuda->backing = (struct weir__backing){.ops = &ops, .gpu = gpu, .device = device, .lock = lock};
-    cuda->retired = weir__retired_reserve();
     pthread_rwlock_init(&cuda->exchange, NULL);
-    return cuda->retired;
 }

@@ -9,15 +9,20 @@
  * of recovery and for growth that no request has asked for, not for a first attempt, which is beside others and whose threshold is theirs
  * too.
  *
- * Part of its pool. The handle of an exportable pool can be exchanged (lend.h), and `retired` with it: `exchange` is held for reading by
- * whoever uses the handle without the pool's lock. The exchanging thread holds the lock and only tries for `exchange`, so that a reader may
- * take it before or after the lock.
+ * CUDA promises that a pool with pending frees can be destroyed and goes by itself. Measured (H200, driver 580): it goes, but another thread
+ * that allocates meanwhile crashes inside the driver. So a handle is destroyed only once every free was seen complete. CUDA's figures tell:
+ * then nothing of the pool is reserved any more. Of an exportable pool they do not: they leave out blocks that other processes may have had,
+ * and never come to 0 where such a block keeps a growth step (measured). Each free in such a pool therefore has a mark of lib/fence/ behind
+ * it, and the pool's debts tell; a free that can get none keeps the handle for good.
+ *
+ * Part of its pool. The handle of an exportable pool can be exchanged (lend.h): `exchange` is held for reading by whoever uses the handle
+ * without the pool's lock. The exchanging thread holds the lock and only tries for `exchange`, so that a reader may take it before or after
+ * the lock.
  */
 #ifndef WEIR_LIB_BACKING_CUDA_H
 #define WEIR_LIB_BACKING_CUDA_H
 
 #include "lib/backing/backing.h"
-#include "lib/backing/retired.h"
 
 /* The attributes that Weir may write, of which a default pool gets the former values back (former.h). */
 #define WEIR__CUDA_ATTRIBUTES 4
@@ -25,12 +30,12 @@ extern const enum gpu_pool_attribute weir__cuda_attributes[WEIR__CUDA_ATTRIBUTES
 
 struct weir__cuda {
     struct weir__backing backing;
-    gpu_pool handle; /* fixed after creation, as are the next five, but for an exchange */
+    gpu_pool handle; /* fixed after creation, as are the next four, but for an exchange */
     gpu_pool small;  /* the twin, or NULL */
     uint64_t max;    /* the maxSize that the driver enforces on handle; 0: none */
-    struct weir__retired *retired; /* room for it in the list of pools that cannot be destroyed yet */
     bool is_host;       /* its memory is not the device's */
-    bool is_exportable; /* CUDA's figures cannot tell whether its frees are complete, so each is noted (retired.h) */
+    bool is_exportable; /* the pool's debts tell whether its frees are complete, not CUDA's figures */
+    gpu_pool former; /* that `handle` has replaced, and that cannot be destroyed yet, or NULL. Under the lock */
     pthread_rwlock_t exchange;
 
     atomic_bool was_lent; /* some block was shared: what CUDA would let go of serves nothing any more, so all is kept. Under the lock */
@@ -39,8 +44,22 @@ struct weir__cuda {
     _Atomic int64_t small_idle;   /* bytes that the twin may still be asked for before its share is looked at. Any thread */
 };
 
-/* The struct is zero, and gets its handles from its owner. false: no host memory. */
-bool weir__cuda_init(struct weir__cuda *cuda, const struct gpu *gpu, int device, pthread_mutex_t *lock);
+/* The struct is zero, and gets its handles from its owner. */
+void weir__cuda_init(struct weir__cuda *cuda, const struct gpu *gpu, int device, pthread_mutex_t *lock);
+
+/* Whether everything that was freed into a pool has been seen complete, as CUDA's figures say; what is idle in it goes back to the device on
+   the way. */
+bool weir__cuda_is_complete(const struct gpu *gpu, gpu_pool handle);
+/* Destroys the handles, once `is_settled` says that the pool's debts are, and with asks_figures each that is complete besides. What stays
+   keeps nothing over a synchronise. Returns the waist's code if a destroy failed. */
+int weir__cuda_destroy(struct weir__cuda *cuda, bool is_settled, bool asks_figures);
+/* The same of `former` alone, of which nothing is pending but what the program may have taken from a current pool. */
+int weir__cuda_destroy_former(struct weir__cuda *cuda, bool asks_figures);
+/* Whether none is left. */
+static inline bool weir__cuda_is_gone(const struct weir__cuda *cuda)
+{
+    return !cuda->handle && !cuda->small && !cuda->former;
+}
 
 /* The handle stays what it is until weir__cuda_end(). */
 static inline void weir__cuda_begin(const struct weir__cuda *cuda)

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "lib/backing/arena.h"
-#include "lib/backing/retired.h"
 #include "lib/base/format.h"
 #include "lib/pool/former.h"
 #include "lib/pool/left.h"
@@ -158,14 +157,13 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
     pool->name = strdup(entry->name);
     pool->settings.peers = calloc(device->w->device_count, sizeof *pool->settings.peers);
     pool->backing = &pool->native.backing;
-    bool is_begun = weir__cuda_init(&pool->native, device->w->gpu, device->index, &pool->lock);
-    if (!pool->name || !pool->settings.peers || !is_begun) {
-        free(pool->native.retired);
+    if (!pool->name || !pool->settings.peers) {
         free(pool->name);
         free(pool->settings.peers);
         free(pool);
         return NULL;
     }
+    weir__cuda_init(&pool->native, device->w->gpu, device->index, &pool->lock);
     weir__debts_init(&pool->debts, device->fences);
     pool->debts.group = device;
     pthread_mutex_init(&pool->lock, NULL);
@@ -234,6 +232,36 @@ static void say_left(weir_pool *pool, uint64_t bytes)
                     pool->name, pool->device->index, bytes ? WEIR__BYTES(bytes) : "its addresses");
 }
 
+static int destroy_handles(weir_pool *pool)
+{
+    /* What lives on is freed where nothing is counted, and so is what others took from the device's current pool. */
+    bool asks_figures = !pool->native.is_exportable || pool->current.former || atomic_load(&pool->figures.taken);
+    return weir__cuda_destroy(&pool->native, weir__debts_are_settled(&pool->debts), asks_figures);
+}
+
+/* The pool was retired: its weir may be gone. */
+static bool end_retired(struct weir__debts *debts)
+{
+    weir_pool *pool = WEIR__ITEM(debts, weir_pool, debts);
+    destroy_handles(pool);
+    if (!weir__cuda_is_gone(&pool->native))
+        return false;
+    weir__debts_end(debts);
+    free(pool);
+    return true;
+}
+
+/* The struct stays with its debts until the handles can be destroyed. One whose debts are never settled would stay for nothing. */
+static void free_or_retire(weir_pool *pool)
+{
+    if (!weir__cuda_is_gone(&pool->native) && !atomic_load(&pool->debts.is_unknown)) {
+        weir__debts_retire(&pool->debts, end_retired);
+        return;
+    }
+    weir__debts_end(&pool->debts);
+    free(pool);
+}
+
 void weir__pool_free(weir_pool *pool, bool is_live)
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -247,9 +275,11 @@ void weir__pool_free(weir_pool *pool, bool is_live)
         weir__former_restore(pool);
     if (pool->kind.is_default)
         pool->native.handle = NULL; /* it is the driver's */
-    /* What lives on is freed where no note is taken, and so is what others took from the device's current pool. */
-    struct weir__closing closing = {.are_noted = pool->native.is_exportable && !pool->current.former && !atomic_load(&pool->figures.taken)};
+    struct weir__closing closing = {.pending = 0};
     pool->backing->ops->close(pool->backing, &closing);
+    if (!pool->native.is_exportable)
+        weir__debts_end(&pool->debts); /* CUDA's figures tell, and some of its frees may never get a mark */
+    int code = destroy_handles(pool);
     if (closing.is_left)
         say_left(pool, closing.left);
     if (closing.pending && !is_live && !pool->kind.is_silent)
@@ -257,16 +287,16 @@ void weir__pool_free(weir_pool *pool, bool is_live)
                         "pool '%s' on device %d is closed, and what was freed in it was never seen complete: its memory stays mapped; end "
                         "captures before weir_close()",
                         pool->name, pool->device->index);
-    if (closing.code != GPU_SUCCESS && !pool->kind.is_silent)
+    if (code != GPU_SUCCESS && !pool->kind.is_silent)
         weir__log_about(pool->w, pool, WEIR_LOG_ERROR, "pool '%s' on device %d cannot be destroyed: %s", pool->name, pool->device->index,
-                        gpu->code_name(closing.code));
-    weir__debts_end(&pool->debts);
-    weir__relaxed_end(gpu, mode);
+                        gpu->code_name(code));
     pthread_mutex_destroy(&pool->lock);
-    weir__growth_destroy(&pool->growth, pool->w->gpu);
+    pthread_rwlock_destroy(&pool->native.exchange);
+    weir__growth_destroy(&pool->growth, gpu);
     free(pool->settings.peers);
     free(pool->name);
-    free(pool);
+    free_or_retire(pool);
+    weir__relaxed_end(gpu, mode);
 }
 
 /* Nobody uses the private pool now: its idle memory goes back at the program's next synchronise. One that is parked already was only looked

@@ -2,8 +2,8 @@
 /*
  * pool.h - one policy entry on one device: a CUDA pool, or two when small requests are kept apart in a small twin; or an arena (arena.h).
  *
- * Owned by its device, from its creation to weir_close(). A private pool whose stream is closed and whose last block is freed (counted in
- * `references`) is parked and serves the next private stream of its entry: destroying it there and then crashes CUDA (retired.h).
+ * Owned by its device, from its creation to weir_close(); after that by its debts, as far as its handles cannot be destroyed yet. A private pool whose stream is closed and whose last block is freed (counted in
+ * `references`) is parked and serves the next private stream of its entry: destroying it there and then crashes CUDA (cuda.h).
  * `lock` guards the settings and their order of application to CUDA; it may be held over CUDA calls and is taken after every registry lock.
  * Counters and settings that the fast path reads are atomic.
  */
@@ -85,7 +85,7 @@ struct weir_pool {
     } before;
 
     struct weir__growth growth;
-    struct weir__debts debts; /* what was freed of it and is not known to be complete. Its group is the device */
+    struct weir__debts debts; /* what was freed of it and is not known to be complete. Its group is the device, until it is retired */
 
     pthread_mutex_t lock;
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lib/alloc/flush.h"
+#include "lib/alloc/free.h"
 #include "lib/alloc/lend.h"
 #include "lib/attached.h"
 #include "lib/pool/settings.h"
@@ -557,17 +558,70 @@ START_TEST(free_on_a_stream_of_another_device_is_noted)
 }
 END_TEST
 
+/* The event behind the later stream's free tells nothing of the earlier stream's, whose handle it has. */
+START_TEST(free_on_a_stream_that_is_gone_is_not_taken_for_one_on_the_next_with_its_handle)
+{
+    const struct gpu *gpu = fixture_gpu();
+    gpu_stream first, second;
+    fixture_machine(NULL);
+    weir *w = fixture_open(SHARED);
+    weir_pool *pool = fixture_pool(w, "a", 0);
+    void *early = take(pool, MIB(10)), *late = take(pool, MIB(10));
+    ck_assert_int_eq(gpu->stream_create(0, &first), GPU_SUCCESS);
+    ck_assert_int_eq(gpu->delay(first, UINT64_C(1000000000)), GPU_SUCCESS);
+    ck_assert_int_eq(weir_free(w, early, first), WEIR_OK);
+    ck_assert_int_eq(gpu->stream_destroy(first), GPU_SUCCESS);
+    ck_assert_int_eq(gpu->stream_create(0, &second), GPU_SUCCESS);
+    ck_assert_ptr_eq(second, first);
+    for (unsigned i = 0; i < 2 * WEIR__MARKS; i++) {
+        ck_assert_int_eq(weir_free(w, late, second), WEIR_OK);
+        late = take(pool, MIB(10));
+    }
+    ck_assert_int_eq(weir_free(w, late, second), WEIR_OK);
+    ck_assert_int_eq(gpu->stream_synchronize(second), GPU_SUCCESS);
+    ck_assert(!renew(pool));
+    ck_assert_int_eq(gpu->device_synchronize(0), GPU_SUCCESS);
+    ck_assert(renew(pool));
+    ck_assert_int_eq(gpu->stream_destroy(second), GPU_SUCCESS);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+/* Orphans go back on a stream of Weir's own, on which nobody else can put an event. */
+START_TEST(free_of_an_orphan_has_an_event)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open(SHARED);
+    weir_pool *pool = fixture_pool(w, "a", 0);
+    weir_error error;
+    uint64_t released;
+    ck_assert_int_eq(weir__block_orphan(w, take(pool, MIB(10)), &error), WEIR_OK);
+    ck_assert(!renew(pool));
+    uint64_t records = sim_calls("event_record");
+    ck_assert_int_eq(weir_pool_trim(pool, 0, NULL, &released), WEIR_OK);
+    ck_assert_uint_eq(sim_calls("event_record"), records + 1);
+    ck_assert(renew(pool));
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
 START_TEST(events_behind_frees_do_not_pile_up)
 {
     struct sim_census census;
     fixture_machine(NULL);
     weir *w = fixture_open(SHARED);
     weir_stream *s = fixture_stream(w, 0, NULL);
+    weir_pool *pool = fixture_pool(w, "a", 0);
+    ck_assert_int_eq(fixture_gpu()->delay(weir_stream_handle(s), UINT64_C(1000000000)), GPU_SUCCESS);
     for (int i = 0; i < 1000; i++)
         ck_assert_int_eq(weir_stream_free(s, fixture_malloc(s, 1000)), WEIR_OK);
     sim_census(&census);
-    ck_assert_uint_le(census.events, 32);
+    ck_assert_uint_le(census.events, WEIR__MARKS + 1);
+    ck_assert(!renew(pool));
     fixture_synchronize(s);
+    ck_assert(renew(pool));
     weir_close(w);
     fixture_expect_empty();
 }
@@ -604,6 +658,34 @@ START_TEST(pool_closed_with_a_live_block_goes_once_that_is_free)
     ck_assert_uint_eq(census.pools, 1);
     ck_assert_int_eq(fixture_gpu()->free_async(ptr, NULL), GPU_SUCCESS);
     fixture_expect_empty();
+}
+END_TEST
+
+/* weir_close() does not wait where something lives on. The event behind the free outlives the weir, as the stream's line does. */
+START_TEST(pool_closed_with_a_live_block_and_a_free_behind_a_kernel_goes_once_both_are_complete)
+{
+    struct sim_census census;
+    gpu_stream stream;
+    fixture_machine(NULL);
+    ck_assert_int_eq(fixture_gpu()->stream_create(0, &stream), GPU_SUCCESS);
+    weir *w = fixture_open(SHARED);
+    weir_pool *pool = fixture_pool(w, "a", 0);
+    void *live = take(pool, MIB(10)), *freed = take(pool, MIB(10));
+    ck_assert_int_eq(fixture_gpu()->delay(stream, UINT64_C(1000000000)), GPU_SUCCESS);
+    ck_assert_int_eq(weir_free(w, freed, stream), WEIR_OK);
+    weir_close(w);
+    ck_assert_int_eq(fixture_gpu()->free_async(live, NULL), GPU_SUCCESS);
+    ck_assert_int_eq(fixture_gpu()->stream_synchronize(NULL), GPU_SUCCESS);
+    weir_close(fixture_open("weir: 1\npools: { b: {} }\n"));
+    sim_census(&census);
+    ck_assert_uint_eq(census.pools, 1);
+    ck_assert_uint_gt(census.events, 0);
+    ck_assert_int_eq(fixture_gpu()->stream_synchronize(stream), GPU_SUCCESS);
+    weir_close(fixture_open("weir: 1\npools: { b: {} }\n"));
+    sim_census(&census);
+    ck_assert_uint_eq(census.pools, 0);
+    ck_assert_uint_eq(census.events, 0);
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(stream), GPU_SUCCESS);
 }
 END_TEST
 
@@ -820,8 +902,10 @@ int main(void)
               pool_with_a_live_block_is_not_made_anew, pool_with_a_free_behind_a_kernel_is_not_made_anew_until_it_is_complete,
               pool_is_made_anew_once_frees_are_complete_whatever_the_figures_say, pool_with_a_free_that_left_no_trace_is_never_made_anew,
               free_whose_first_event_fails_is_noted_all_the_same, free_on_a_stream_of_another_device_is_noted,
+              free_on_a_stream_that_is_gone_is_not_taken_for_one_on_the_next_with_its_handle, free_of_an_orphan_has_an_event,
               events_behind_frees_do_not_pile_up, closed_pool_of_which_blocks_were_exported_goes_although_figures_are_left,
-              pool_closed_with_a_live_block_goes_once_that_is_free, graph_on_a_shared_pool_leaves_no_trace,
+              pool_closed_with_a_live_block_goes_once_that_is_free,
+              pool_closed_with_a_live_block_and_a_free_behind_a_kernel_goes_once_both_are_complete, graph_on_a_shared_pool_leaves_no_trace,
               current_pool_with_a_block_that_weir_does_not_know_is_not_made_anew, pool_made_anew_is_the_current_one_if_the_former_was,
               later_current_pool_restores_the_one_made_anew, pool_made_anew_keeps_its_cap_its_peers_and_its_reuse_settings,
               pool_that_is_not_exportable_is_not_made_anew, failed_renewal_changes_nothing,

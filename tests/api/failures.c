@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "lib/backing/arena.h"
-#include "lib/backing/retired.h"
+#include "lib/fence/fence.h"
 #include "tests/api/fixture.h"
 #include "tests/support/fail_malloc.h"
 #include "tests/support/suite.h"
@@ -386,7 +386,7 @@ static void check_machine(void)
     ck_assert_msg(!complaint[0], "%s", complaint);
     for (int device = 0; device < 2; device++)
         ck_assert_int_eq(gpu->device_synchronize(device), GPU_SUCCESS);
-    weir__retired_sweep(gpu);
+    weir__debts_sweep(gpu);
     weir__arena_sweep();
     sim_census(&census);
     ck_assert_uint_eq(census.blocks, 0);

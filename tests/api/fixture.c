@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/api/fixture.h"
 
-#include "lib/backing/retired.h"
+#include "lib/fence/fence.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -138,7 +138,7 @@ void fixture_sweep(void)
     fixture_gpu()->device_count(&count);
     for (int device = 0; device < count; device++)
         ck_assert_int_eq(fixture_gpu()->device_synchronize(device), GPU_SUCCESS);
-    weir__retired_sweep(fixture_gpu());
+    weir__debts_sweep(fixture_gpu());
 }
 
 void fixture_expect_empty(void)

@@ -235,11 +235,11 @@ START_TEST(frees_in_a_destroyed_context_are_complete)
     ck_assert_int_eq(fixture_gpu()->delay(stream, 5000000), GPU_SUCCESS);
     ck_assert_int_eq(weir_free(w, large, stream), WEIR_OK);
     ck_assert_int_eq(weir_free(w, small, stream), WEIR_OK);
-    ck_assert_uint_eq(weir__scope_marked(&scope), MIB(700));
+    ck_assert_uint_eq(weir__scope_marked(&scope), MIB(701));
     weir__wait_begin(&wait, &scope, false);
     sim_context_destroy(context);
     ck_assert(weir__wait_look(&wait, &bytes));
-    ck_assert_uint_eq(bytes, MIB(700));
+    ck_assert_uint_eq(bytes, MIB(701));
     ck_assert_uint_eq(weir__scope_marked(&scope), 0);
     weir_close(w);
     fixture_expect_empty();

@@ -3,7 +3,7 @@
 
 #include "lib/base/service.h"
 #include "lib/backing/arena.h"
-#include "lib/backing/retired.h"
+#include "lib/fence/fence.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +93,7 @@ void scene_end(void)
         return;
     struct sim_census census;
     scene.gpu->device_synchronize(0); /* pools closed with frees pending can be destroyed now */
-    weir__retired_sweep(scene.gpu);
+    weir__debts_sweep(scene.gpu);
     weir__arena_sweep();
     sim_census(&census);
     ck_assert_msg(!census.blocks && !census.pools && !census.streams && !census.events && !census.ranges && !census.pages,

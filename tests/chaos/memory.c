@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "lib/fence/fence.h"
 #include "lib/gpu/sim.h"
-#include "lib/backing/retired.h"
 #include "tests/chaos/schedule.h"
 #include "tests/chaos/waist.h"
 #include "tests/support/ownership.h"
@@ -375,7 +375,7 @@ static void judge_machine(int fds)
 {
     struct sim_census left;
     memory_synchronize(&program);
-    weir__retired_sweep(program.gpu);
+    weir__debts_sweep(program.gpu);
     sim_census(&left);
     CHAOS_EXPECT(!left.blocks && !left.pools && !left.streams && !left.events && !left.reserved,
                  "the machine at the end: expected nothing, seen %zu blocks, %zu pools, %zu streams, %zu events, %llu bytes", left.blocks,
