@@ -86,12 +86,12 @@ static bool is_unused(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;
     uint64_t used = 0;
-    weir__cuda_destroy_former(&pool->native, pool->current.is_set);
+    weir__cuda_destroy_former(&pool->native, pool->current.former);
     if (pool->native.former || atomic_load(&pool->figures.taken))
         return false;
     gpu->pool_get(pool->native.handle, GPU_POOL_USED, &used);
     return used == 0 && weir__debts_are_settled(&pool->debts) &&
-           (!pool->current.is_set || weir__cuda_is_complete(gpu, pool->native.handle));
+           (!pool->current.former || weir__cuda_is_complete(gpu, pool->native.handle));
 }
 
 /* Creates the pool that is to replace the present one, with the same settings and access. NULL: that failed. */
@@ -128,7 +128,7 @@ static bool exchange(weir_pool *pool, int *fd, int *code)
     pool->native.was_lent = false;
     weir__settings_write_threshold(pool, 0); /* if that fails, the new pool keeps memory over a synchronise, as the old one did */
     /* Another thread of the program may have allocated from the `current` pool just now: then the old pool is kept until that is freed. */
-    *code = weir__cuda_destroy_former(&pool->native, pool->current.is_set);
+    *code = weir__cuda_destroy_former(&pool->native, pool->current.former);
     return true;
 }
 

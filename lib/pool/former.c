@@ -76,12 +76,13 @@ void weir__former_restore(weir_pool *pool)
 weir_status weir__current_pool_set(weir_pool *pool, weir_error *error)
 {
     const struct gpu *gpu = pool->w->gpu;
+    gpu_pool former;
     pthread_mutex_lock(&lock);
-    int code = gpu->pool_get_current(pool->device->index, &pool->current.former);
+    int code = gpu->pool_get_current(pool->device->index, &former);
     if (code == GPU_SUCCESS)
         code = gpu->pool_set_current(pool->device->index, pool->native.handle);
     if (code == GPU_SUCCESS) {
-        pool->current.is_set = true;
+        pool->current.former = former;
         pool->current.next = currents;
         currents = pool;
     }
@@ -97,7 +98,7 @@ int weir__current_pool_replace(weir_pool *pool, gpu_pool made)
     gpu_pool current;
     int code = GPU_SUCCESS;
     pthread_mutex_lock(&lock);
-    if (pool->current.is_set) {
+    if (pool->current.former) {
         code = gpu->pool_get_current(pool->device->index, &current);
         if (code == GPU_SUCCESS && current == pool->native.handle)
             code = gpu->pool_set_current(pool->device->index, made);
@@ -114,7 +115,7 @@ void weir__current_pool_restore(weir_pool *pool)
     const struct gpu *gpu = pool->w->gpu;
     gpu_pool current;
     pthread_mutex_lock(&lock);
-    if (pool->current.is_set) {
+    if (pool->current.former) {
         if (gpu->pool_get_current(pool->device->index, &current) == GPU_SUCCESS && current == pool->native.handle)
             gpu->pool_set_current(pool->device->index, pool->current.former);
         /* A later one must not restore a handle that is gone: it inherits what this one found. */
@@ -125,7 +126,6 @@ void weir__current_pool_restore(weir_pool *pool)
             link = &(*link)->current.next;
         }
         *link = pool->current.next;
-        pool->current.is_set = false;
     }
     pthread_mutex_unlock(&lock);
 }

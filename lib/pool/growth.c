@@ -37,7 +37,7 @@ uint64_t weir__growth_native_cap(const weir_pool *pool)
 /* What others allocate from the pool, without Weir, is in nobody's account. */
 static bool has_strangers(const weir_pool *pool)
 {
-    return pool->kind.is_default || pool->current.is_set || atomic_load_explicit(&pool->sharing.is_handed_out, memory_order_relaxed);
+    return pool->kind.is_default || pool->current.former || atomic_load_explicit(&pool->sharing.is_handed_out, memory_order_relaxed);
 }
 
 /* Called with room_lock. */

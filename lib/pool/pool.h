@@ -71,10 +71,10 @@ struct weir_pool {
     struct weir__backing *backing; /* its memory: an arena, or `native`. Fixed after creation */
     struct weir__cuda native;      /* CUDA's pool: beside an arena it serves captures alone */
 
-    /* Of former.c: we made it the device's current pool, and `former` was that before. Guarded by the list of current pools. */
+    /* Of former.c: the pool that was the device's current one before Weir made this one that, or NULL, and the next such pool. Written under
+       the lock of former.c. */
     struct {
-        bool is_set;
-        gpu_pool former;
+        _Atomic(gpu_pool) former;
         weir_pool *next;
     } current;
 
