@@ -280,7 +280,7 @@ static void close_pool(weir_pool *pool)
                         "captures before weir_close()",
                         pool->name, pool->device->index, weir__bytes(text, cached));
     }
-    weir__pool_free(pool, blocks);
+    weir__pool_free(pool, blocks ? WEIR__POOL_LIVE : WEIR__POOL_EMPTY);
 }
 
 static void close_pools(weir *w)

@@ -212,8 +212,7 @@ weir_status weir__pool_new(struct weir__device *device, const struct policy *pol
         weir__record_begin(made);
     weir__relaxed_end(device->w->gpu, mode);
     if (status != WEIR_OK) {
-        made->kind.is_silent = true;
-        weir__pool_free(made, false);
+        weir__pool_free(made, WEIR__POOL_UNMADE);
         return status;
     }
     weir__device_add_pool(device, made);
@@ -262,15 +261,15 @@ static void free_or_retire(weir_pool *pool)
     free(pool);
 }
 
-void weir__pool_free(weir_pool *pool, bool is_live)
+void weir__pool_free(weir_pool *pool, enum weir__pool_end end)
 {
     const struct gpu *gpu = pool->w->gpu;
     weir__device_remove_pool(pool->device, pool);
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     weir__current_pool_restore(pool);
     /* A peer may still read blocks that live on. */
-    if (!is_live)
-        weir__settings_withdraw(pool);
+    if (end != WEIR__POOL_LIVE)
+        weir__settings_withdraw(pool, end == WEIR__POOL_UNMADE);
     if (pool->kind.is_default && pool->native.handle)
         weir__former_restore(pool);
     if (pool->kind.is_default)
@@ -282,12 +281,12 @@ void weir__pool_free(weir_pool *pool, bool is_live)
     int code = destroy_handles(pool);
     if (closing.is_left)
         say_left(pool, closing.left);
-    if (closing.pending && !is_live && !pool->kind.is_silent)
+    if (closing.pending && end == WEIR__POOL_EMPTY)
         weir__log_about(pool->w, pool, WEIR_LOG_WARNING,
                         "pool '%s' on device %d is closed, and what was freed in it was never seen complete: its memory stays mapped; end "
                         "captures before weir_close()",
                         pool->name, pool->device->index);
-    if (code != GPU_SUCCESS && !pool->kind.is_silent)
+    if (code != GPU_SUCCESS && end != WEIR__POOL_UNMADE)
         weir__log_about(pool->w, pool, WEIR_LOG_ERROR, "pool '%s' on device %d cannot be destroyed: %s", pool->name, pool->device->index,
                         gpu->code_name(code));
     pthread_mutex_destroy(&pool->lock);

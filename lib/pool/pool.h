@@ -63,7 +63,6 @@ struct weir_pool {
         bool is_default; /* the driver's own pool: configured, not created */
         bool is_private;
         bool is_exact;      /* exact_peaks: figures.live_high is the highest value of figures.live_now */
-        bool is_silent;     /* its creation failed: the caller has that error and may hold a lock, so nothing is logged */
         uint64_t small_below;
         uint64_t max_block; /* of an exportable pool: bytes of the largest block that may be shared; else UINT64_MAX */
     } kind;
@@ -189,8 +188,14 @@ weir_status weir__pool_new(struct weir__device *device, const struct policy *pol
 /* Logs once why a pool with `backing: auto` is no arena. Call it with no lock held. */
 void weir__pool_say_backing(weir_pool *pool);
 
-/* Restores what Weir changed and destroys what it made. is_live: blocks of it live on. */
-void weir__pool_free(weir_pool *pool, bool is_live);
+enum weir__pool_end {
+    WEIR__POOL_UNMADE, /* its creation failed: the caller has that error and may hold a lock, so nothing is logged */
+    WEIR__POOL_EMPTY,
+    WEIR__POOL_LIVE, /* blocks of it live on */
+};
+
+/* Restores what Weir changed and destroys what it made. */
+void weir__pool_free(weir_pool *pool, enum weir__pool_end end);
 
 /* Counts who uses a private pool; for other pools these do nothing. With the last release the pool is parked. */
 static inline void weir__pool_hold(weir_pool *pool)

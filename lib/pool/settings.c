@@ -68,10 +68,10 @@ static int set_peer(weir_pool *pool, int peer, bool grant)
     return code;
 }
 
-void weir__settings_withdraw(weir_pool *pool)
+void weir__settings_withdraw(weir_pool *pool, bool is_silent)
 {
     for (size_t d = 0; d < pool->w->device_count; d++)
-        if (pool->settings.peers[d] && set_peer(pool, (int)d, false) != GPU_SUCCESS && !pool->kind.is_silent)
+        if (pool->settings.peers[d] && set_peer(pool, (int)d, false) != GPU_SUCCESS && !is_silent)
             weir__log_about(pool->w, pool, WEIR_LOG_WARNING, "access of device %zu to pool '%s' could not be withdrawn", d, pool->name);
 }
 

@@ -21,8 +21,9 @@ int weir__settings_write_threshold(weir_pool *pool, uint64_t threshold);
 /* Whether cached calls are noted has changed: in all pools, which of them are served in the ordinary way. */
 void weir__settings_note_all(weir *w);
 
-/* Takes all peers' access back, before the pool is destroyed. Whoever calls it alone knows the pool. */
-void weir__settings_withdraw(weir_pool *pool);
+/* Takes all peers' access back, before the pool is destroyed, and logs what cannot be taken back unless is_silent. Whoever calls it alone
+   knows the pool. */
+void weir__settings_withdraw(weir_pool *pool, bool is_silent);
 
 /* Calls `use` with the pool's policy entry as it is now (a reload may change it), under weir.config. */
 void weir__pool_with_entry(weir_pool *pool, void (*use)(const struct policy_pool *entry, void *data), void *data);
