@@ -25,7 +25,7 @@ static void read_audit(const struct weir__audit *audit, uint64_t *bytes, uint64_
 static int read_pool(weir_pool *pool, weir_pool_stats *stats)
 {
     stats->device = pool->device->index;
-    stats->is_private = pool->kind.is_private;
+    stats->is_private = weir__pool_is_private(pool);
     stats->is_exportable = pool->native.is_exportable;
     stats->is_arena = pool->backing->ops->is_arena;
     struct weir__counts counts = weir__blocks_count(&pool->w->blocks, pool);

@@ -82,7 +82,7 @@ uint64_t weir__pool_frees(weir_pool *pool)
 
 bool weir__pool_has_pending_frees(weir_pool *pool)
 {
-    if (weir__pool_live_blocks(pool) || pool->kind.is_default)
+    if (weir__pool_live_blocks(pool) || weir__pool_is_default(pool))
         return false;
     return pool->native.is_exportable ? !weir__debts_are_settled(&pool->debts) : pool->backing->ops->has_pending(pool->backing);
 }

@@ -120,7 +120,7 @@ void weir__device_add_pool(struct weir__device *device, weir_pool *pool)
 {
     pthread_rwlock_wrlock(&device->lock);
     WEIR__APPEND(device->pools, pool, next);
-    if (!pool->kind.is_private)
+    if (!weir__pool_is_private(pool))
         weir__table_add(&device->named, &pool->named, weir__hash_name(pool->name), 0);
     pthread_rwlock_unlock(&device->lock);
 }
@@ -128,7 +128,7 @@ void weir__device_add_pool(struct weir__device *device, weir_pool *pool)
 void weir__device_remove_pool(struct weir__device *device, weir_pool *pool)
 {
     pthread_rwlock_wrlock(&device->lock);
-    if (WEIR__UNLINK(device->pools, pool, next) && !pool->kind.is_private)
+    if (WEIR__UNLINK(device->pools, pool, next) && !weir__pool_is_private(pool))
         weir__table_remove(&device->named, &pool->named);
     pthread_rwlock_unlock(&device->lock);
 }

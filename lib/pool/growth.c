@@ -29,7 +29,7 @@ uint64_t weir__growth_native_cap(const weir_pool *pool)
     if (pool->kind.small_below || !pool->w->gpu->supports(pool->device->index, GPU_FEATURE_POOL_MAX_SIZE, NULL, 0))
         return 0;
     /* That of its entry's first pool: the cap may have been lowered since, and can be raised to that again. */
-    return pool->kind.is_private ? weir__device_find_pool(pool->device, pool->name)->native.max : pool->settings.max_size;
+    return weir__pool_is_private(pool) ? weir__device_find_pool(pool->device, pool->name)->native.max : pool->settings.max_size;
 }
 
 /* The room ----------------------------------------------------------------------------------------------------------------------------- */
@@ -37,7 +37,7 @@ uint64_t weir__growth_native_cap(const weir_pool *pool)
 /* What others allocate from the pool, without Weir, is in nobody's account. */
 static bool has_strangers(const weir_pool *pool)
 {
-    return pool->kind.is_default || pool->current.former || atomic_load_explicit(&pool->sharing.is_handed_out, memory_order_relaxed);
+    return weir__pool_is_default(pool) || pool->current.former || atomic_load_explicit(&pool->sharing.is_handed_out, memory_order_relaxed);
 }
 
 /* Called with room_lock. */

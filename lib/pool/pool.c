@@ -71,7 +71,7 @@ static weir_status create_arena(weir_pool *pool, const struct policy *policy, co
     int code = is_auto && !pool->w->gpu->supports(pool->device->index, GPU_FEATURE_MAPPING, NULL, 0)
                    ? GPU_NOT_SUPPORTED
                    : weir__arena_create(pool->device->info.memory, &pool->native.backing, &pool->backing);
-    if (!pool->kind.is_private)
+    if (!weir__pool_is_private(pool))
         pool->w->has_arenas = true;
     if (code == GPU_SUCCESS) {
         pool->kind.small_below = 0; /* an arena keeps small requests apart by itself */
@@ -108,7 +108,7 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
         .posix_fd = pool->native.is_exportable,
     };
     int code = GPU_SUCCESS;
-    if (pool->kind.is_default) {
+    if (weir__pool_is_default(pool)) {
         code = gpu->pool_get_default(spec.device, &pool->native.handle);
         if (code == GPU_SUCCESS)
             code = weir__former_save(pool);
@@ -168,9 +168,8 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
     pool->debts.group = device;
     pthread_mutex_init(&pool->lock, NULL);
     weir__growth_init(&pool->growth);
-    pool->kind.is_private = is_private;
+    pool->kind.of = is_private ? WEIR__POOL_OF_STREAM : entry->backing == POLICY_BACKING_DEFAULT ? WEIR__POOL_OF_DRIVER : WEIR__POOL_OF_ENTRY;
     pool->kind.is_exact = device->w->policy->exact_peaks;
-    pool->kind.is_default = entry->backing == POLICY_BACKING_DEFAULT;
     pool->native.is_host = entry->location.kind != POLICY_LOCATION_DEVICE;
     pool->native.is_exportable = entry->ipc == POLICY_IPC_POSIX_FD;
     pool->kind.small_below = pool->native.is_exportable ? 0 : entry->small_below;
@@ -183,7 +182,7 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
 static void name_for_recorder(weir_pool *pool)
 {
     unsigned flags = (pool->backing->ops->is_arena ? WEIR__POOL_IS_ARENA : 0) | (pool->native.is_host ? WEIR__POOL_IS_HOST : 0) |
-                     (pool->kind.is_private ? WEIR__POOL_IS_PRIVATE : 0);
+                     (weir__pool_is_private(pool) ? WEIR__POOL_IS_PRIVATE : 0);
     pool->record = weir__recorder_add_pool(&pool->w->recorder, pool->name, pool->device->index, flags);
     pool->backing->ops->record(pool->backing, &pool->w->recorder, pool->record);
 }
@@ -270,9 +269,9 @@ void weir__pool_free(weir_pool *pool, enum weir__pool_end end)
     /* A peer may still read blocks that live on. */
     if (end != WEIR__POOL_LIVE)
         weir__settings_withdraw(pool, end == WEIR__POOL_UNMADE);
-    if (pool->kind.is_default && pool->native.handle)
+    if (weir__pool_is_default(pool) && pool->native.handle)
         weir__former_restore(pool);
-    if (pool->kind.is_default)
+    if (weir__pool_is_default(pool))
         pool->native.handle = NULL; /* it is the driver's */
     struct weir__closing closing = {.pending = 0};
     pool->backing->ops->close(pool->backing, &closing);
@@ -330,7 +329,7 @@ weir_pool *weir__pool_reuse(struct weir__device *device, const struct policy *po
     pthread_rwlock_rdlock(&device->lock);
     for (weir_pool *pool = device->pools; pool && !parked; pool = pool->next) {
         size_t none = 0;
-        if (pool->kind.is_private && strcmp(pool->name, entry->name) == 0 &&
+        if (weir__pool_is_private(pool) && strcmp(pool->name, entry->name) == 0 &&
             atomic_compare_exchange_strong(&pool->use.references, &none, 1))
             parked = pool;
     }

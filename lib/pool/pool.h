@@ -50,6 +50,13 @@ struct weir__adapted {
     } used, unused, missed;
 };
 
+/* What a pool is there for. Streams cannot have default pools of their own (policy/check.c). */
+enum weir__pool_of {
+    WEIR__POOL_OF_ENTRY,  /* all that the entry's name leads to */
+    WEIR__POOL_OF_STREAM, /* one stream at a time: private */
+    WEIR__POOL_OF_DRIVER, /* the same as the first, and the driver's own pool: configured, not created */
+};
+
 struct weir_pool {
     weir *w;
     struct weir__device *device;
@@ -60,8 +67,7 @@ struct weir_pool {
 
     unsigned record; /* its number in the weir's recorder; 0: none. Fixed after creation, as is what it is */
     struct {
-        bool is_default; /* the driver's own pool: configured, not created */
-        bool is_private;
+        enum weir__pool_of of;
         bool is_exact;      /* exact_peaks: figures.live_high is the highest value of figures.live_now */
         uint64_t small_below;
         uint64_t max_block; /* of an exportable pool: bytes of the largest block that may be shared; else UINT64_MAX */
@@ -197,16 +203,26 @@ enum weir__pool_end {
 /* Restores what Weir changed and destroys what it made. */
 void weir__pool_free(weir_pool *pool, enum weir__pool_end end);
 
+static inline bool weir__pool_is_private(const weir_pool *pool)
+{
+    return pool->kind.of == WEIR__POOL_OF_STREAM;
+}
+
+static inline bool weir__pool_is_default(const weir_pool *pool)
+{
+    return pool->kind.of == WEIR__POOL_OF_DRIVER;
+}
+
 /* Counts who uses a private pool; for other pools these do nothing. With the last release the pool is parked. */
 static inline void weir__pool_hold(weir_pool *pool)
 {
-    if (pool->kind.is_private)
+    if (weir__pool_is_private(pool))
         atomic_fetch_add_explicit(&pool->use.references, 1, memory_order_relaxed);
 }
 void weir__pool_release_private(weir_pool *pool);
 static inline void weir__pool_release(weir_pool *pool)
 {
-    if (pool->kind.is_private)
+    if (weir__pool_is_private(pool))
         weir__pool_release_private(pool);
 }
 /* A private pool of that entry that nobody uses any more, held and set up as the entry says now; NULL if there is none. */

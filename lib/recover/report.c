@@ -66,7 +66,7 @@ static bool append_pool(weir_error *error, const struct pool_line *line)
 {
     char live[WEIR__BYTES_LEN], cached[WEIR__BYTES_LEN], idle[WEIR__BYTES_LEN], reserved[WEIR__BYTES_LEN], cap[WEIR__BYTES_LEN];
     return append(error, REST_LINE, "\n  pool '%s'%s: live %s, cached %s, idle %s, reserved %s%s%s", line->pool->name,
-                  line->pool->kind.is_private ? " (private)" : "", weir__bytes(live, line->held.live),
+                  weir__pool_is_private(line->pool) ? " (private)" : "", weir__bytes(live, line->held.live),
                   weir__bytes(cached, line->held.cached), weir__bytes(idle, line->reserved > line->used ? line->reserved - line->used : 0),
                   weir__bytes(reserved, line->reserved), line->max_size ? ", max_size " : "",
                   line->max_size ? weir__bytes(cap, line->max_size) : "");

@@ -207,7 +207,7 @@ static gpu_stream handle_of(struct stage *stage, const struct script_op *op)
 /* A private pool belongs to its stream, and keeps all that is its. */
 static bool is_part(const struct stage *stage, const weir_pool *pool)
 {
-    return !pool->kind.is_private && strcmp(pool->name, stage->part->of) == 0;
+    return !weir__pool_is_private(pool) && strcmp(pool->name, stage->part->of) == 0;
 }
 
 static weir_status request(struct stage *stage, const struct script_op *op, void **ptr)
