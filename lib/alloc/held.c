@@ -24,7 +24,7 @@ static struct cached add_up(struct weir__device *device, const weir_pool *pool)
         .live = (int64_t)atomic_load(&pool->figures.taken) - spare,
     };
     /* An exact pool counts live bytes by themselves. While a request is in `taken` and not yet in `spare`, their difference is too high. */
-    if (pool->kind.is_exact)
+    if (weir__pool_is_exact(pool))
         sum.live = (int64_t)atomic_load(&pool->figures.live_now);
     for (weir_stream *stream = device->streams; stream; stream = stream->next) {
         struct weir__cache *cache = &stream->cache;
@@ -64,7 +64,7 @@ int weir__pool_reset_peaks(weir_pool *pool)
 {
     atomic_store(&pool->figures.taken_before, 0);
     atomic_store(&pool->figures.taken_high, atomic_load(&pool->figures.taken));
-    atomic_store(&pool->figures.live_high, pool->kind.is_exact ? atomic_load(&pool->figures.live_now) : weir__pool_held(pool).live);
+    atomic_store(&pool->figures.live_high, weir__pool_is_exact(pool) ? atomic_load(&pool->figures.live_now) : weir__pool_held(pool).live);
     return pool->backing->ops->set(pool->backing, GPU_POOL_RESERVED_HIGH, 0);
 }
 
@@ -111,7 +111,7 @@ bool weir__held_is_valid(weir_pool *pool)
     weir__blocks_visit(&pool->w->blocks, tally_block, &tally);
     return held.live == tally.live && weir__pool_live_blocks(pool) == tally.blocks && taken == tally.taken + held.cached &&
            (int64_t)(taken - held.live) == atomic_load(&pool->figures.spare) && atomic_load(&pool->figures.taken_high) >= taken &&
-           (!pool->kind.is_exact || atomic_load(&pool->figures.live_now) == tally.live) && weir__growth_is_valid(&pool->growth) &&
+           (!weir__pool_is_exact(pool) || atomic_load(&pool->figures.live_now) == tally.live) && weir__growth_is_valid(&pool->growth) &&
            atomic_load(&pool->grants.granted) == 0;
 }
 #endif

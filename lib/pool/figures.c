@@ -25,7 +25,7 @@ static inline void raise_high(weir_pool *pool, uint64_t taken, int64_t bytes)
     int64_t spare = atomic_load_explicit(&pool->figures.spare, memory_order_acquire);
     int64_t live = (int64_t)atomic_load_explicit(&pool->figures.taken, memory_order_relaxed) - spare;
     raise_to(&pool->figures.taken_high, taken);
-    if (pool->kind.is_exact)
+    if (weir__pool_is_exact(pool))
         count_exactly(pool, bytes);
     else if (live > 0)
         raise_to(&pool->figures.live_high, (uint64_t)live);
@@ -62,10 +62,10 @@ void weir__pool_count_free(const struct weir__block *block)
     uint64_t bytes = weir__class_given(block->class, block->size);
     if (block->graph)
         return;
-    /* Whoever finds nothing taken finds the notes of all frees, too. */
+    /* Whoever finds nothing taken finds the marks behind all frees, too. */
     atomic_fetch_sub_explicit(&pool->figures.taken, bytes, memory_order_release);
     if (bytes != block->size)
         atomic_fetch_sub_explicit(&pool->figures.spare, (int64_t)(bytes - block->size), memory_order_relaxed);
-    if (pool->kind.is_exact)
+    if (weir__pool_is_exact(pool))
         count_exactly(pool, -(int64_t)block->size);
 }

@@ -169,7 +169,7 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
     pthread_mutex_init(&pool->lock, NULL);
     weir__growth_init(&pool->growth);
     pool->kind.of = is_private ? WEIR__POOL_OF_STREAM : entry->backing == POLICY_BACKING_DEFAULT ? WEIR__POOL_OF_DRIVER : WEIR__POOL_OF_ENTRY;
-    pool->kind.is_exact = device->w->policy->exact_peaks;
+    atomic_init(&pool->cache.live_step, !device->w->policy->exact_peaks); /* the settings have the bytes */
     pool->native.is_host = entry->location.kind != POLICY_LOCATION_DEVICE;
     pool->native.is_exportable = entry->ipc == POLICY_IPC_POSIX_FD;
     pool->kind.small_below = pool->native.is_exportable ? 0 : entry->small_below;

@@ -68,7 +68,6 @@ struct weir_pool {
     unsigned record; /* its number in the weir's recorder; 0: none. Fixed after creation, as is what it is */
     struct {
         enum weir__pool_of of;
-        bool is_exact;      /* exact_peaks: figures.live_high is the highest value of figures.live_now */
         uint64_t small_below;
         uint64_t max_block; /* of an exportable pool: bytes of the largest block that may be shared; else UINT64_MAX */
     } kind;
@@ -119,7 +118,7 @@ struct weir_pool {
     struct {
         _Atomic unsigned classes;       /* size classes from 1 to this one are kept; 0: nothing is cached */
         _Atomic unsigned plain_classes; /* the same while the recorder wants to know nothing of cached calls; else 0 */
-        _Atomic uint64_t live_step;     /* how many bytes a stream may hand out or take back before the pool is told */
+        _Atomic uint64_t live_step;     /* how many bytes a stream may hand out or take back before the pool is told; 0, for good: none */
         _Atomic uint64_t per_stream, per_device;
         _Atomic uint64_t idle; /* nanoseconds */
         atomic_bool capture_check;
@@ -170,6 +169,12 @@ static inline uint64_t weir__pool_threshold(const weir_pool *pool)
 {
     bool is_auto = atomic_load_explicit(&pool->settings.is_auto, memory_order_relaxed);
     return atomic_load_explicit(is_auto ? &pool->settings.kept : &pool->backing->threshold, memory_order_relaxed);
+}
+
+/* exact_peaks: figures.live_high is the highest value of figures.live_now. */
+static inline bool weir__pool_is_exact(const weir_pool *pool)
+{
+    return !atomic_load_explicit(&pool->cache.live_step, memory_order_relaxed);
 }
 
 /* Whether caches serve requests of that size class now. */

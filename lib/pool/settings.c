@@ -212,7 +212,8 @@ static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
     atomic_store(&pool->cache.capture_check, entry->cache_capture_check);
     uint64_t largest = weir__class_bytes[classes];
     /* With 0 no call is an ordinary one (calls.c), so that each of them is counted by the pool. */
-    atomic_store(&pool->cache.live_step, pool->kind.is_exact ? 0 : largest > LIVE_STEP ? largest : LIVE_STEP);
+    if (!weir__pool_is_exact(pool))
+        atomic_store(&pool->cache.live_step, largest > LIVE_STEP ? largest : LIVE_STEP);
     atomic_store(&pool->cache.classes, classes);
     note_caches(pool);
     tell_device(pool);
