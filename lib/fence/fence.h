@@ -69,10 +69,11 @@ struct weir__mark {
 
 /* Owned by its fences, from the first call that names the stream until nothing depends on the line and no call uses it. */
 struct weir__line {
-    struct weir__link link;           /* in fences->lines. Guarded by the tables' lock, as the next four */
+    struct weir__link link;           /* in fences->lines. Guarded by the tables' lock, as the next six */
     struct weir__line *next, *before; /* of all lines of the process */
     struct weir__debt *debts;         /* all that was freed here */
     unsigned users;                   /* its opener, calls that use it, and points of parked blocks */
+    unsigned points;                  /* of parked blocks */
     bool is_listed;                   /* in fences->lines */
     struct weir__fences *fences;      /* of its device. Fixed, as the next two */
     gpu_stream handle;
@@ -156,8 +157,8 @@ void weir__line_close(struct weir__line *line);
 void weir__line_end(struct weir__line *line, bool is_seen);
 /* The stream was destroyed while it was open, whoever has it open; weir__line_close() follows for each that has. */
 void weir__line_gone(struct weir__line *line);
-/* weir_close() has begun, which no capture may outlast: lines that captured when they were closed are gone. */
-void weir__fences_captures_over(struct weir__fences *fences);
+/* weir_close() has begun, which no capture may outlast: lines of the group (NULL: any) that captured when they were closed are gone. */
+void weir__fences_captures_over(struct weir__fences *fences, const void *group);
 
 /* Frees -------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -204,12 +205,13 @@ unsigned weir__line_look(struct weir__line *line);
 
 /* Waiting ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* What is looked at: the debts of one owner, of a group, or of all owners on the device; on one line (NULL: on all on which something is
-   pending, and on those that somebody uses). */
+/* What is looked at: the debts of one owner, or the debts and the parked blocks of a group, or of all on the device; on one line (NULL: on all
+   on which something is pending, and on those that somebody uses). */
 struct weir__scope {
     struct weir__fences *fences;
     const struct weir__debts *debts; /* NULL: all whose fences those are, */
     const void *group;               /* and whose group is this one; NULL: any */
+    bool is_parked;                  /* only lines with points of blocks that the group has parked */
     struct weir__line *line;         /* that the caller uses; NULL: all */
     uint64_t after, until;           /* marks that count: those with higher numbers than `after`, up to `until`; 0: whenever they were made */
     uint64_t deadline;               /* by gpu->now(): no line is touched after it; 0: there is none */
@@ -249,6 +251,10 @@ bool weir__wait_look(struct weir__wait *wait, uint64_t *bytes);
  * it.
  */
 bool weir__fences_cover_device(struct weir__fences *fences, bool may_synchronise);
+/* Whether something on the scope's lines needs that: on the line of a device, or on a PASSING one, and without a mark. */
+bool weir__scope_needs_devices(const struct weir__scope *scope);
+/* Does so for the devices of these lines. */
+void weir__scope_cover_devices(const struct weir__scope *scope, bool may_synchronise);
 
 /*
  * Makes the stream of `user`, which the caller's call names, wait for what the owner has pending on other lines, the oldest marks first,
@@ -272,10 +278,11 @@ struct weir__point {
     uint64_t step;
 };
 
-/* What waits for points. */
+/* What waits for points. Guarded by the tables' lock from weir__park() to weir__fences_settled(); else the caller's, as the next two always. */
 struct weir__parked {
     struct weir__parked *next;
-    void *items; /* the caller's */
+    void *items;
+    const void *group; /* whose it is, as in struct weir__debts */
     size_t count, room;
     struct weir__point points[];
 };
@@ -283,10 +290,14 @@ struct weir__parked {
 /* Room for so many points. NULL: no host memory. free() it. */
 struct weir__parked *weir__parked_new(size_t room);
 /* Takes it. It waits for all that is on these lines by now: lines that the caller uses, or the `whole` of some fences. There are no more
-   than there is room for. */
+   than there is room for; without any it waits for nothing. */
 void weir__park(struct weir__fences *fences, struct weir__parked *parked, struct weir__line *const *lines, size_t count);
-/* Those of which each point is reached: a list by `next`, which is the caller's. */
-struct weir__parked *weir__fences_settled(struct weir__fences *fences);
+/* Those of the group of which each point is reached, or all of them: a list by `next`, which is the caller's. */
+struct weir__parked *weir__fences_settled(struct weir__fences *fences, const void *group);
+struct weir__parked *weir__fences_unpark(struct weir__fences *fences, const void *group);
+/* Calls `use` for each that the group has parked, under the tables' lock. */
+void weir__parked_visit(struct weir__fences *fences, const void *group, void (*use)(const struct weir__parked *parked, void *data),
+                        void *data);
 
 /* Whether what stands at the head of this file holds for the line now. Takes its locks. */
 bool weir__line_is_valid(struct weir__line *line);

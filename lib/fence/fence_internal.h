@@ -27,7 +27,7 @@ void weir__line_end_if(struct weir__line *line, enum weir__line_kind kind);
 bool weir__line_is_needed(const struct weir__line *line, uint64_t after, uint64_t step);
 /* With the line's lock, within a call that names the stream: if it was closed, it lives all the same. */
 void weir__line_revive(struct weir__line *line);
-/* With the line's lock: everything up to that step is complete, and CUDA was made to see it, so no mark is needed. */
+/* With the line's lock: everything up to that step is complete, and CUDA was made to see it, so its marks are needed no more. */
 void weir__line_reach(struct weir__line *line, uint64_t step);
 /* Stream 0 of a device, of whichever context. */
 bool weir__line_is_legacy(const struct weir__line *line);

@@ -406,11 +406,24 @@ uint64_t weir__scope_pending(const struct weir__scope *scope)
     return bytes;
 }
 
+/* Whether the group has a block parked for the line. Called with the tables' lock. */
+static bool has_point(const struct weir__scope *scope, const struct weir__line *line)
+{
+    for (const struct weir__parked *parked = scope->fences->parked; parked && line->points; parked = parked->next)
+        for (size_t i = 0; i < parked->count && parked->group == scope->group; i++)
+            if (parked->points[i].line == line)
+                return true;
+    return false;
+}
+
 /* Whether something of the scope is pending on the line, or may be. Called with the tables' lock. */
 static bool is_in(const struct weir__scope *scope, const struct weir__line *line)
 {
     if (scope->line)
         return line == scope->line;
+    bool is_waited_for = (scope->is_parked || scope->group) && has_point(scope, line);
+    if (is_waited_for || scope->is_parked)
+        return is_waited_for;
     bool is_whole = !scope->debts && !scope->group && line->fences == scope->fences;
     if (is_whole && (line->users || has_pending(line)))
         return true;
@@ -439,9 +452,9 @@ struct weir__line *weir__scope_next(const struct weir__scope *scope, struct weir
     return line;
 }
 
-void weir__fences_captures_over(struct weir__fences *fences)
+void weir__fences_captures_over(struct weir__fences *fences, const void *group)
 {
-    const struct weir__scope scope = {.fences = fences};
+    const struct weir__scope scope = {.fences = fences, .group = group};
     for (struct weir__line *line = weir__scope_next(&scope, NULL); line; line = weir__scope_next(&scope, line))
         weir__line_end_if(line, WEIR__LINE_CAPTURED);
 }

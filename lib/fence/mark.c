@@ -21,7 +21,7 @@ static void drop_mark(struct weir__line *line, unsigned at)
 /* Whether a point of something parked is there. Called with the tables' lock. */
 static bool has_point(const struct weir__line *line, uint64_t after, uint64_t step)
 {
-    for (const struct weir__fences *fences = weir__fences_first; fences; fences = fences->next)
+    for (const struct weir__fences *fences = weir__fences_first; fences && line->points; fences = fences->next)
         for (const struct weir__parked *parked = fences->parked; parked; parked = parked->next)
             for (size_t i = 0; i < parked->count; i++)
                 if (parked->points[i].line == line && parked->points[i].step > after && parked->points[i].step <= step)
@@ -146,7 +146,7 @@ static enum weir__event_state look_at_oldest(const struct weir__line *line)
 void weir__line_reach(struct weir__line *line, uint64_t step)
 {
     atomic_store(&line->done, step);
-    while (line->count)
+    while (line->count && line->marks[0].step <= step)
         drop_mark(line, 0);
 }
 
@@ -201,8 +201,9 @@ static void look(struct weir__line *line)
     }
     if (!line->count)
         atomic_fetch_add(&line->uncovered, lost);
-    /* An open line gets its next mark when somebody waits, which is seldom. */
-    if (!line->count && line->spare && atomic_load(&line->kind) == WEIR__LINE_OPEN) {
+    /* An open line, or that of a device, gets its next mark when somebody waits, which is seldom. */
+    enum weir__line_kind kind = atomic_load(&line->kind);
+    if (!line->count && line->spare && (kind == WEIR__LINE_OPEN || kind == WEIR__LINE_DEVICE)) {
         line->fences->gpu->event_destroy(line->spare);
         line->spare = NULL;
     }
@@ -254,7 +255,9 @@ static uint64_t move_points(struct weir__line *line, uint64_t after, uint64_t st
                 if (parked->points[i].line == line && parked->points[i].step > after) {
                     parked->points[i] = (struct weir__point){.line = whole, .step = step};
                     line->users--;
+                    line->points--;
                     whole->users++;
+                    whole->points++;
                     count++;
                 }
     return count;

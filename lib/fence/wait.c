@@ -110,8 +110,15 @@ bool weir__wait_look(struct weir__wait *wait, uint64_t *bytes)
 
 /* All work of the device --------------------------------------------------------------------------------------------------------------- */
 
-/* Nobody can name the streams of these lines now, so only what is behind all work of the device is behind them for certain. Lines that are
-   gone have something to move where an event was broken. */
+/* Nobody can name the streams of these lines now, so only what is behind all work of the device is behind them for certain. Stream 0 can be
+   named, and CUDA sees its frees by events of its own alone. */
+static bool is_for_device(const struct weir__line *line)
+{
+    enum weir__line_kind kind = atomic_load(&line->kind);
+    return (kind == WEIR__LINE_PASSING && !weir__line_is_legacy(line)) || kind == WEIR__LINE_GONE || kind == WEIR__LINE_DEVICE;
+}
+
+/* Lines that are gone have something to move where an event was broken. */
 static void gather(struct weir__fences *fences)
 {
     const struct weir__scope scope = {.fences = fences};
@@ -119,28 +126,38 @@ static void gather(struct weir__fences *fences)
         if (line->fences != fences)
             continue;
         pthread_mutex_lock(&line->lock);
-        enum weir__line_kind kind = atomic_load(&line->kind);
-        if (kind == WEIR__LINE_PASSING || kind == WEIR__LINE_GONE)
+        if (is_for_device(line))
             weir__line_move_to_device(line);
         pthread_mutex_unlock(&line->lock);
     }
 }
 
-/* Where there are no events, the line of a device has no marks either: all that is on it is complete, and seen, once the device is waited
-   for. That takes as long as its work, so no lock is held. */
-static bool synchronise(struct weir__line *whole)
+/* Whether the process uses the device: else there is no work, and an event would begin to use it. */
+static bool is_used(const struct weir__fences *fences)
 {
+    bool used = true;
+    fences->gpu->device_is_used(fences->device, &used);
+    return used;
+}
+
+/* Without an event, so the line of the device has no marks: all that is on it is complete, and seen, once the device is waited for, if it
+   `works`. That takes as long as its work, so no lock is held. */
+static bool synchronise(struct weir__line *whole, bool works)
+{
+    uint64_t taken = atomic_exchange(&whole->uncovered, 0);
     weir__tables_lock();
     bool is_needed = weir__line_is_needed(whole, atomic_load(&whole->done), UINT64_MAX);
     weir__tables_unlock();
     if (!is_needed)
         return true;
     uint64_t ended = atomic_fetch_add(&whole->step, 1);
-    if (whole->fences->gpu->device_synchronize(whole->fences->device) != GPU_SUCCESS)
+    if (works && whole->fences->gpu->device_synchronize(whole->fences->device) != GPU_SUCCESS) {
+        atomic_fetch_add(&whole->uncovered, taken);
         return false;
+    }
     pthread_mutex_lock(&whole->lock);
     if (atomic_load(&whole->done) < ended)
-        atomic_store(&whole->done, ended);
+        weir__line_reach(whole, ended);
     pthread_mutex_unlock(&whole->lock);
     return true;
 }
@@ -151,12 +168,33 @@ bool weir__fences_cover_device(struct weir__fences *fences, bool may_synchronise
     if (!fences->has_device_events && !may_synchronise)
         return false;
     gather(fences);
-    if (!fences->has_device_events)
-        return synchronise(whole);
+    bool works = is_used(fences);
+    if (!fences->has_device_events || !works)
+        return synchronise(whole, works);
     pthread_mutex_lock(&whole->lock);
     bool is_covered = weir__line_cover_locked(whole, true) == GPU_SUCCESS;
     pthread_mutex_unlock(&whole->lock);
     return is_covered;
+}
+
+static bool needs_device(const struct weir__line *line)
+{
+    return is_for_device(line) && atomic_load(&line->uncovered);
+}
+
+bool weir__scope_needs_devices(const struct weir__scope *scope)
+{
+    bool any = false;
+    for (struct weir__line *line = weir__scope_next(scope, NULL); line; line = weir__scope_next(scope, line))
+        any = any || needs_device(line);
+    return any;
+}
+
+void weir__scope_cover_devices(const struct weir__scope *scope, bool may_synchronise)
+{
+    for (struct weir__line *line = weir__scope_next(scope, NULL); line; line = weir__scope_next(scope, line))
+        if (needs_device(line))
+            weir__fences_cover_device(line->fences, may_synchronise);
 }
 
 /* Another stream ----------------------------------------------------------------------------------------------------------------------- */
@@ -245,6 +283,7 @@ void weir__park(struct weir__fences *fences, struct weir__parked *parked, struct
     for (size_t i = 0; i < count && parked->count < parked->room; i++) {
         struct weir__line *line = lines[i];
         line->users++;
+        line->points++;
         parked->points[parked->count++] = (struct weir__point){.line = line, .step = atomic_load(&line->step)};
         atomic_fetch_add(&line->uncovered, 1); /* a mark is due behind what is parked, too */
     }
@@ -261,24 +300,47 @@ static bool is_reached(const struct weir__parked *parked)
     return true;
 }
 
-struct weir__parked *weir__fences_settled(struct weir__fences *fences)
+/* Those of the group, or only what is settled of them. */
+static struct weir__parked *take(struct weir__fences *fences, const void *group, bool all)
 {
-    struct weir__parked *settled = NULL;
+    struct weir__parked *taken = NULL;
     weir__tables_lock();
     for (struct weir__parked **link = &fences->parked, *parked; (parked = *link);) {
-        if (!is_reached(parked)) {
+        if (parked->group != group || !(all || is_reached(parked))) {
             link = &parked->next;
             continue;
         }
         *link = parked->next;
-        parked->next = settled;
-        settled = parked;
+        parked->next = taken;
+        taken = parked;
+        for (size_t i = 0; i < parked->count; i++)
+            parked->points[i].line->points--;
     }
     weir__tables_unlock();
-    for (const struct weir__parked *parked = settled; parked; parked = parked->next)
-        for (size_t i = 0; i < parked->count; i++)
-            weir__line_put(parked->points[i].line);
-    return settled;
+    for (struct weir__parked *parked = taken; parked; parked = parked->next)
+        while (parked->count)
+            weir__line_put(parked->points[--parked->count].line);
+    return taken;
+}
+
+struct weir__parked *weir__fences_settled(struct weir__fences *fences, const void *group)
+{
+    return take(fences, group, false);
+}
+
+struct weir__parked *weir__fences_unpark(struct weir__fences *fences, const void *group)
+{
+    return take(fences, group, true);
+}
+
+void weir__parked_visit(struct weir__fences *fences, const void *group, void (*use)(const struct weir__parked *parked, void *data),
+                        void *data)
+{
+    weir__tables_lock();
+    for (const struct weir__parked *parked = fences->parked; parked; parked = parked->next)
+        if (parked->group == group)
+            use(parked, data);
+    weir__tables_unlock();
 }
 
 /* Retiring ----------------------------------------------------------------------------------------------------------------------------- */

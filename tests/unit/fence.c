@@ -680,7 +680,7 @@ START_TEST(stream_closed_while_it_captures_is_gone_once_no_capture_may_be_left)
     weir__line_put(line);
     end_capture(stream);
     ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
-    weir__fences_captures_over(rig.fences);
+    weir__fences_captures_over(rig.fences, NULL);
     ck_assert_uint_eq(rig_pending_on(rig.fences->whole), MIB);
     ck_assert(weir__fences_cover_device(rig.fences, false));
     ck_assert_uint_eq(rig_look(), 0);

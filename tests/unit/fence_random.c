@@ -135,7 +135,7 @@ static void retire(struct owner *owner)
 /* Ends what is settled, which nothing holds up really. */
 static void settle(void)
 {
-    for (struct weir__parked *done = weir__fences_settled(rig.fences), *next; done; done = next) {
+    for (struct weir__parked *done = weir__fences_settled(rig.fences, NULL), *next; done; done = next) {
         unsigned at = 0;
         next = done->next;
         while (parked[at].parked != done)
@@ -369,8 +369,8 @@ static void cover_devices(void)
 {
     if (any_captures())
         return;
-    weir__fences_captures_over(rig.fences);
-    weir__fences_captures_over(rig.other);
+    weir__fences_captures_over(rig.fences, NULL);
+    weir__fences_captures_over(rig.other, NULL);
     weir__fences_cover_device(rig.fences, true);
     weir__fences_cover_device(rig.other, true);
 }

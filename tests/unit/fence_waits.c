@@ -342,7 +342,7 @@ static bool is_settled(struct weir__parked *parked)
     weir__scope_look(&scope);
     weir__scope_cover(&other, false);
     weir__scope_look(&other);
-    struct weir__parked *settled = weir__fences_settled(rig.fences);
+    struct weir__parked *settled = weir__fences_settled(rig.fences, NULL);
     ck_assert(!settled || (settled == parked && !settled->next && settled->items == &rig));
     free(settled);
     return settled;
@@ -397,6 +397,119 @@ START_TEST(block_is_parked_for_a_line_that_is_gone_already)
     ck_assert(!is_settled(parked));
     sim_advance(10 * MILLISECOND);
     ck_assert(is_settled(parked));
+}
+END_TEST
+
+START_TEST(parked_blocks_of_other_groups_are_theirs)
+{
+    static const char one, two;
+    struct weir__scope scope = {.fences = rig.fences, .group = &one, .is_parked = true};
+    struct weir__line *whole = rig.fences->whole;
+    struct weir__parked *parked[2] = {weir__parked_new(1), weir__parked_new(1)};
+    for (unsigned i = 0; i < 2; i++) {
+        ck_assert_ptr_nonnull(parked[i]);
+        parked[i]->group = i ? &two : &one;
+        weir__park(rig.fences, parked[i], &whole, 1);
+    }
+    ck_assert(weir__scope_needs_devices(&scope));
+    weir__scope_cover_devices(&scope, false);
+    ck_assert(!weir__scope_needs_devices(&scope));
+    ck_assert_uint_eq(weir__scope_look(&scope), 0);
+    ck_assert_ptr_eq(weir__fences_settled(rig.fences, &one), parked[0]);
+    ck_assert_ptr_null(parked[0]->next);
+    ck_assert_ptr_null(weir__fences_settled(rig.fences, &one));
+    ck_assert_ptr_eq(weir__fences_settled(rig.fences, &two), parked[1]);
+    for (unsigned i = 0; i < 2; i++)
+        free(parked[i]);
+}
+END_TEST
+
+START_TEST(parked_block_can_be_had_back_before_its_points_are_reached)
+{
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    rig_delay(stream, 10);
+    struct weir__parked *parked = park(&line, 1);
+    ck_assert_ptr_eq(weir__fences_unpark(rig.fences, NULL), parked);
+    ck_assert_uint_eq(parked->count, 0);
+    ck_assert(!is_settled(parked));
+    free(parked);
+    rig_close(line, stream);
+}
+END_TEST
+
+/* An event would make a context there. */
+START_TEST(device_that_the_process_does_not_use_is_not_waited_for)
+{
+    bool is_used = true;
+    const struct weir__scope scope = {.fences = rig.fences, .is_parked = true};
+    struct weir__line *lines[2] = {rig.fences->whole, rig.other->whole};
+    gpu_stream stream = rig_stream(0);
+    rig_delay(stream, 10);
+    struct weir__parked *parked = park(lines, 2);
+    weir__scope_cover_devices(&scope, false);
+    ck_assert_int_eq(rig.gpu->device_is_used(1, &is_used), GPU_SUCCESS);
+    ck_assert(!is_used);
+    ck_assert(!is_settled(parked));
+    sim_advance(10 * MILLISECOND);
+    ck_assert(is_settled(parked));
+    ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
+}
+END_TEST
+
+/* Its stream may have been destroyed, so that no event can be put there. */
+START_TEST(point_of_a_passing_line_needs_an_event_of_its_device)
+{
+    const struct weir__scope scope = {.fences = rig.fences, .is_parked = true};
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_name(stream);
+    rig_delay(stream, 10);
+    struct weir__parked *parked = park(&line, 1);
+    weir__line_put(line);
+    ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
+    ck_assert(!is_settled(parked));
+    ck_assert(weir__scope_needs_devices(&scope));
+    weir__scope_cover_devices(&scope, false);
+    ck_assert(!is_settled(parked));
+    sim_advance(10 * MILLISECOND);
+    ck_assert(is_settled(parked));
+}
+END_TEST
+
+START_TEST(point_of_a_captured_line_waits_until_its_stream_is_opened_again)
+{
+    const struct weir__scope scope = {.fences = rig.fences, .is_parked = true};
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    struct weir__parked *parked = park(&line, 1);
+    size_t nodes;
+    ck_assert_int_eq(rig.gpu->capture_begin(stream, GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
+    weir__line_close(line);
+    weir__line_put(line);
+    ck_assert_int_eq(rig.gpu->capture_end(stream, &nodes), GPU_SUCCESS);
+    ck_assert(!weir__scope_needs_devices(&scope));
+    ck_assert(!is_settled(parked));
+    line = rig_open(stream);
+    rig_delay(stream, 10);
+    ck_assert_ptr_null(weir__fences_settled(rig.fences, NULL));
+    ck_assert(!is_settled(parked));
+    sim_advance(10 * MILLISECOND);
+    ck_assert(is_settled(parked));
+    rig_close(line, stream);
+}
+END_TEST
+
+/* CUDA sees frees of stream 0 by an event there alone, which anybody may put there. */
+START_TEST(frees_of_stream_0_stay_on_its_line_when_the_device_is_covered)
+{
+    struct weir__line *line = rig_name(GPU_STREAM_LEGACY);
+    rig_delay(GPU_STREAM_LEGACY, 10);
+    rig_free(line, MIB, NEVER);
+    ck_assert(weir__fences_cover_device(rig.fences, false));
+    ck_assert_uint_eq(rig_pending_on(line), MIB);
+    weir__line_put(line);
+    sim_advance(10 * MILLISECOND);
+    ck_assert_uint_eq(rig_look(), 0);
 }
 END_TEST
 
@@ -542,7 +655,10 @@ void fence_add_waits(Suite *suite)
               wait_that_fails_leaves_the_memory_where_it_is);
     TCase *parked = suite_case(suite, "parked", 0);
     tcase_add_checked_fixture(parked, rig_begin, rig_end);
-    suite_add(parked, parked_block_waits_for_each_of_its_points, point_of_a_gone_line_is_one_of_its_device,
+    suite_add(parked, parked_blocks_of_other_groups_are_theirs, parked_block_can_be_had_back_before_its_points_are_reached,
+              device_that_the_process_does_not_use_is_not_waited_for, point_of_a_passing_line_needs_an_event_of_its_device,
+              point_of_a_captured_line_waits_until_its_stream_is_opened_again,
+              frees_of_stream_0_stay_on_its_line_when_the_device_is_covered, parked_block_waits_for_each_of_its_points, point_of_a_gone_line_is_one_of_its_device,
               block_is_parked_for_a_line_that_is_gone_already, mark_of_a_point_alone_is_not_needless,
               retired_owner_ends_once_nothing_is_pending, retired_owner_that_cannot_end_yet_is_asked_by_each_sweep,
               fences_outlive_who_joined_them_while_an_owner_is_retired, owner_that_freed_nobody_knows_where_is_never_settled,
