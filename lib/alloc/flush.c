@@ -37,7 +37,7 @@ uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, const 
             weir__pool_release(block.pool);
             continue;
         }
-        if (!weir__orphans_add(device, &block, WEIR__REACH_DEVICE))
+        if (!weir__orphans_add(device, &block, &device->fences->whole, 1))
             weir__log(w, WEIR_LOG_ERROR, "no host memory: the block %p, whose free failed, is lost to Weir", block.ptr);
     }
     weir__current_end(w->gpu, former);
@@ -125,11 +125,13 @@ uint64_t weir__caches_give(enum weir__givers givers, struct weir__device *device
     return give.given;
 }
 
-void weir__flush_abandoned(weir_stream *stream, enum weir__reach reach)
+void weir__flush_abandoned(weir_stream *stream)
 {
     struct weir__entry *entries = weir__cache_drain(stream, UINT64_MAX, false);
-    if (entries)
-        weir__orphans_add_list(stream->device, entries, reach);
+    if (!entries)
+        return;
+    weir__orphans_add_list(stream->device, stream->room, entries, stream->line);
+    stream->room = NULL;
 }
 
 uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool seen, uint64_t deadline)

@@ -54,7 +54,7 @@ uint64_t weir__flush_barred(const weir_pool *pool);
 uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, const weir_stream *opened, struct weir__line *line,
                           struct weir__entry *entries);
 
-/* Makes orphans of the blocks in the cache of a stream that may not be used any more. */
-void weir__flush_abandoned(weir_stream *stream, enum weir__reach reach);
+/* Makes orphans of the blocks in the cache of a stream that may not be used any more, and whose cache is shut. They wait for its line. */
+void weir__flush_abandoned(weir_stream *stream);
 
 #endif

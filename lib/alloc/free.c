@@ -249,7 +249,7 @@ weir_status weir__block_orphan(weir *w, void *ptr, weir_error *error)
     /* What is live no more is spare before it can be freed. */
     weir__pool_count_live(block.pool, -(int64_t)block.size);
     uint64_t order = weir__record_order(&w->recorder);
-    if (weir__orphans_add(block.pool->device, &block, WEIR__REACH_PROCESS)) {
+    if (weir__orphans_add(block.pool->device, &block, NULL, 0)) {
         weir__record_block(WEIR__KIND_FREE, &block, NULL, order);
         weir__count_tag(&w->recorder, block.origin, block.size, -1);
         return WEIR_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* opening.c - opening and closing streams: which pool serves them, and who has to be waited for. */
 #include <sched.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "lib/alloc/flush.h"
@@ -135,7 +136,7 @@ static void abandon(weir_stream *stream)
     if (atomic_exchange(&stream->is_gone, true))
         return;
     weir__cache_close(stream, false);
-    weir__flush_abandoned(stream, WEIR__REACH_DEVICE);
+    weir__flush_abandoned(stream);
     weir__line_gone(stream->line);
     tell_all(stream->w, WEIR__TELL_GONE, stream->name);
 }
@@ -178,11 +179,12 @@ static bool begin(weir_stream *stream, gpu_stream handle, uint64_t id, weir_pool
     atomic_store(&stream->is_gone, false);
     stream->line = weir__line_open(device->fences, &(struct weir__caller){.handle = handle, .id = stream->name});
     stream->debt = stream->line ? weir__debt_of(&pool->debts, stream->line) : NULL;
-    if (stream->line && !stream->debt) {
+    stream->room = stream->debt ? weir__parked_new(1) : NULL;
+    if (stream->line && !stream->room) {
         weir__line_close(stream->line);
         weir__line_put(stream->line);
     }
-    return stream->debt;
+    return stream->room;
 }
 
 /* Called with w->config. Streams are listed under it only, so what is free meanwhile stays free. */
@@ -353,12 +355,13 @@ static void close_stream(weir_stream *s)
     bool is_gone = !weir__stream_is_alive(s);
     if (!is_gone)
         weir__flush_stream(s, UINT64_MAX);
-    weir__flush_abandoned(s, is_gone ? WEIR__REACH_DEVICE : WEIR__REACH_CAPTURE);
+    weir__flush_abandoned(s); /* it captures, or is gone */
     weir__stream_unlist(s);
     wait_for_users(s);
     /* Its last frees get an event, so that others can wait for them. */
     weir__line_close(s->line);
     weir__line_put(s->line);
+    free(s->room);
     tell_all(s->w, is_gone ? WEIR__TELL_GONE : WEIR__TELL_CLOSED, s->name);
     /* Before another stream can have the handle. */
     weir__record_stream_close(&s->w->recorder, &s->recorded);

@@ -28,9 +28,8 @@ static void visit_others(struct visit *visit)
 
 static void flush(struct weir__device *device, struct visit *visit)
 {
-    bool left;
     visit->bytes += weir__flush(device, NULL, true, visit->deadline);
-    visit->bytes += weir__orphans_look(device, &left);
+    visit->bytes += weir__orphans_visit(device);
 }
 
 uint64_t weir__others_flush(const struct weir__device *own, uint64_t deadline)

@@ -39,8 +39,9 @@ struct weir_stream {
        destroyed. Then its cache is shut, and nobody finds it in the list who would use its handle. */
     atomic_bool is_gone;
     struct weir__cache cache;
-    struct weir__line *line; /* what was freed here, and the events behind that. Fixed from open to close, as the next */
+    struct weir__line *line; /* what was freed here, and the events behind that. Fixed from open to close, as the next two */
     struct weir__debt *debt; /* its own pool's on the line */
+    struct weir__parked *room; /* for what is in the cache when the stream may not be used any more */
     struct weir__recorded_stream recorded; /* its name, for traces and reports; the recorder's from open to close */
 };
 

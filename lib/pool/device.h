@@ -13,25 +13,6 @@
 #include "lib/pool/pool.h"
 #include "lib/pool/quota.h"
 
-struct weir__orphans_mark;
-
-enum weir__reach {
-    WEIR__REACH_DEVICE,  /* streams of the block's own device */
-    WEIR__REACH_PROCESS, /* any stream of the process, on any device */
-    /* A stream of the device that captured when it was closed. It may capture on, and must not be asked any more: the block waits for
-       weir_close(), which no capture may outlast. */
-    WEIR__REACH_CAPTURE,
-    WEIR__REACH_COUNT
-};
-
-/* Freed blocks that no stream can give back (orphans.h). `lock` is a leaf. */
-struct weir__orphans {
-    weir__spin lock;
-    struct weir__entry *fresh[WEIR__REACH_COUNT]; /* lists by `next`: no event was recorded for them yet */
-    struct weir__orphans_mark *marks;             /* the others, by the events that they wait for; later ones first */
-    uint64_t marks_made;
-};
-
 /* Streams of Weir's own that are not open (stream.h). Guarded by w->config. */
 struct weir__spares {
     struct weir__spare *items; /* the last that came at the end */
@@ -82,7 +63,6 @@ struct weir__device {
     size_t closed_count;
 
     struct weir__spares spares;
-    struct weir__orphans orphans;
     _Atomic unsigned cache_classes; /* no cache of the device keeps or ever kept a larger class; UINT_MAX: some keep any size */
 
     /* How many threads have cached blocks in their hands, to give them to CUDA, and how often one had. */

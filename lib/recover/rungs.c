@@ -222,12 +222,11 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
     struct waits waits;
     uint64_t idle = idle_of(climb), began = climb->gpu->now(), next = began + MOMENT;
     uint64_t untried = 0, pause = 0; /* bytes that came free since the last attempt */
-    bool any = false, rescued = false, in_arenas = climb->device->w->has_arenas, are_due, are_others = true;
+    bool any = false, rescued = false, in_arenas = climb->device->w->has_arenas, are_orphans, are_others = true;
     waits_begin(climb, &waits);
     do {
         uint64_t seen;
-        are_due = weir__orphans_are_due(climb->device); /* asked first: a capture that ends right now was in their way once more */
-        uint64_t orphans = weir__orphans_free(climb->device, climb->gpu->now());
+        uint64_t orphans = weir__orphans_look(climb->device, &are_orphans);
         any = weir__wait_look(&waits.wait, &seen) || any || orphans;
         climb->rungs[WEIR_RUNG_WAIT].gave += orphans;
         /* What was done at the first look was not waited for. */
@@ -249,7 +248,7 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
             any = false;
         }
     } while (!rescued && !weir__climb_is_over(climb) &&
-             (waits.wait.left || in_arenas || are_others || are_due || weir__orphans_are_due(climb->device)) && weir__climb_pause(climb, &pause));
+             (waits.wait.left || in_arenas || are_others || are_orphans) && weir__climb_pause(climb, &pause));
     waits_end(&waits);
     return rescued || (any && weir__climb_retry(climb, ptr));
 }

@@ -414,6 +414,33 @@ START_TEST(orphans_are_not_served_to_the_stream_opened_again)
 }
 END_TEST
 
+START_TEST(orphans_go_back_once_their_stream_is_opened_again)
+{
+    weir_stream *s;
+    gpu_stream raw = close_during_capture();
+    cache_end_capture(raw);
+    scene_ok(weir_stream_open(scene.w, 0, raw, NULL, NULL, &s), "weir_stream_open");
+    trim(scene.pool);
+    ck_assert_uint_eq(scene_pool_stats("main").cached, 0);
+    ck_assert_uint_eq(scene_pool_stats("main").used, 0);
+}
+END_TEST
+
+/* The free says that the stream captures no more. */
+START_TEST(orphans_go_back_once_their_stream_has_freed_again)
+{
+    void *ptr;
+    gpu_stream raw = close_during_capture();
+    trim(scene.pool);
+    ck_assert_uint_eq(scene_pool_stats("main").cached, 64 * KIB);
+    cache_end_capture(raw);
+    ck_assert_int_eq(weir_malloc(scene.w, &ptr, 64 * KIB, 0, raw), WEIR_OK);
+    ck_assert_int_eq(weir_free(scene.w, ptr, raw), WEIR_OK);
+    trim(scene.pool);
+    ck_assert_uint_eq(scene_pool_stats("main").cached, 0);
+}
+END_TEST
+
 START_TEST(second_free_of_an_orphan_is_refused)
 {
     weir_stream *s;
@@ -502,6 +529,7 @@ void add_flush_cases(Suite *suite)
     suite_add(capture, trim_leaves_the_cache_of_a_capturing_stream_alone, reload_leaves_a_capture_whole, flush_rung_leaves_a_capture_whole,
               stream_closed_during_its_capture_leaves_it_whole, blocks_of_a_stream_closed_during_its_capture_stay_in_the_figures,
               blocks_of_a_stream_closed_during_its_capture_go_back_with_no_trim, orphans_are_not_served_to_the_stream_opened_again,
+              orphans_go_back_once_their_stream_is_opened_again, orphans_go_back_once_their_stream_has_freed_again,
               second_free_of_an_orphan_is_refused, orphans_go_back_when_the_weir_is_closed,
               weir_closed_during_a_capture_leaves_it_whole_and_says_what_is_lost, private_pool_with_an_orphan_serves_no_new_stream);
 }
