@@ -162,7 +162,7 @@ static bool wait_for_others(struct run *run, struct weir__arena_stream *stream, 
         struct weir__arena_stream *other = &run->streams[i];
         if (other == stream || other->small.bytes + other->large.bytes == 0)
             continue;
-        weir__arena_pass_on(&run->arena, other, now, stream, now);
+        weir__arena_pass_on(&run->arena, other, 0, now, stream, now);
         run->result.waits++;
     }
     return run->result.waits > before;

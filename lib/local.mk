@@ -101,7 +101,6 @@ lib_librooms_la_SOURCES = \
 	%reldir%/backing/arena.h \
 	%reldir%/backing/arena_internal.h \
 	%reldir%/backing/arena_serve.c \
-	%reldir%/backing/arena_stream.c \
 	%reldir%/backing/backing.h \
 	%reldir%/backing/cuda.c \
 	%reldir%/backing/cuda.h \

@@ -288,10 +288,8 @@ static void close_pools(weir *w)
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
     weir__debts_sweep(w->gpu);
     weir__arena_sweep();
-    for (size_t d = 0; d < w->device_count; d++) {
+    for (size_t d = 0; d < w->device_count; d++)
         weir__fences_captures_over(w->devices[d].fences, &w->devices[d]);
-        weir__device_tell(&w->devices[d], WEIR__TELL_NO_CAPTURES, 0);
-    }
     /* Twice: there is no later flush for what a call that failed once left behind. */
     for (size_t i = 0; i < 2 * w->device_count; i++) {
         weir__flush(&w->devices[i / 2], NULL, true, WEIR__NO_DEADLINE);

@@ -10,7 +10,7 @@
 
 static int mark(weir_pool *pool, uint64_t bytes, struct weir__line *line)
 {
-    struct weir__debt *debt = line ? weir__debt_of(&pool->debts, line) : NULL;
+    struct weir__debt *debt = line ? weir__debt_of(&pool->backing->debts, line) : NULL;
     uint64_t step;
     return debt ? weir__line_free(debt, bytes, 0, &step) : WEIR__PAGE_NO_HOST_MEMORY;
 }
@@ -21,14 +21,35 @@ static __attribute__((noinline)) void mark_free(weir_pool *pool, uint64_t bytes,
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
     int code = GPU_UNKNOWN;
     for (int tries = 0; tries < 2 && code != GPU_SUCCESS; tries++) {
-        struct weir__line *line = known ? known : weir__stream_line(pool->device, stream);
+        struct weir__line *line = known ? known : weir__stream_line(pool->device, stream, 0);
         code = mark(pool, bytes, line);
         if (line && !known)
             weir__line_put(line);
     }
     if (code != GPU_SUCCESS)
-        atomic_store(&pool->debts.is_unknown, true);
+        atomic_store(&pool->backing->debts.is_unknown, true);
     weir__relaxed_end(pool->w->gpu, mode);
+}
+
+/* Whether what is freed in the pool is on a line already: an arena's free stands or falls with that, and one of an exportable pool has its mark. */
+static bool counts_itself(const weir_pool *pool)
+{
+    return pool->backing->ops->names_streams || pool->native.is_exportable;
+}
+
+static int give_to_arena(const struct weir__block *block, struct weir__user *user, const weir_stream *opened)
+{
+    weir_pool *pool = block->pool;
+    struct weir__line *named = user->line ? NULL : weir__stream_line(pool->device, user->handle, 0);
+    user->line = named ? named : user->line;
+    user->debt = opened && opened->pool == pool ? opened->debt : NULL;
+    user->may_capture = opened && atomic_load_explicit(&pool->cache.capture_check, memory_order_relaxed);
+    if (!user->line)
+        return WEIR__PAGE_NO_HOST_MEMORY;
+    int code = pool->backing->ops->give(pool->backing, block->ptr, block->extent, user);
+    if (named)
+        weir__line_put(named);
+    return code;
 }
 
 int weir__return_block(const struct weir__block *block, int device, gpu_stream stream, const weir_stream *opened, struct weir__line *line)
@@ -37,42 +58,41 @@ int weir__return_block(const struct weir__block *block, int device, gpu_stream s
     struct weir__user user;
     user.handle = stream;
     user.device = device;
-    if (pool->backing->ops->names_streams) {
-        user.id = opened ? opened->name : 0;
-        user.is_open = opened;
-        user.may_capture = opened && atomic_load_explicit(&pool->cache.capture_check, memory_order_relaxed);
-    }
+    user.line = opened ? opened->line : line;
+    if (pool->backing->ops->names_streams)
+        return give_to_arena(block, &user, opened);
     int code = pool->backing->ops->give(pool->backing, block->ptr, block->extent, &user);
     if (code == GPU_SUCCESS && pool->native.is_exportable && !block->graph)
-        mark_free(pool, weir__class_given(block->class, block->size), stream, opened ? opened->line : line);
+        mark_free(pool, weir__class_given(block->class, block->size), stream, user.line);
     return code;
 }
 
 void weir__note_free_on(struct weir__line *line, weir_pool *pool, uint64_t bytes)
 {
-    if (!pool->native.is_exportable)
-        weir__line_count(line, &pool->debts, bytes);
+    if (!counts_itself(pool))
+        weir__line_count(line, &pool->backing->debts, bytes);
 }
 
 /* The stream may be of another device than the pool. */
 static bool count_by_handle(weir_pool *pool, uint64_t bytes, gpu_stream stream, struct weir__line **due)
 {
     weir *w = pool->device->w;
-    bool is_counted = weir__line_count_by_handle(pool->device->fences, stream, &pool->debts, bytes, due);
+    struct weir__debts *debts = &pool->backing->debts;
+    bool is_counted = weir__line_count_by_handle(pool->device->fences, stream, debts, bytes, due);
     for (size_t d = 0; d < w->device_count && !is_counted && !weir__handle_is_fixed(stream); d++)
-        is_counted = weir__line_count_by_handle(w->devices[d].fences, stream, &pool->debts, bytes, due);
+        is_counted = weir__line_count_by_handle(w->devices[d].fences, stream, debts, bytes, due);
     return is_counted;
 }
 
 /* An event is dear enough to ask first whether the handle, by which the line was found, is still the same stream. */
 static void cover_by_handle(weir_pool *pool, uint64_t bytes, gpu_stream stream, struct weir__line *line)
 {
-    struct weir__line *named = weir__stream_line(pool->device, stream);
+    struct weir__line *named = weir__stream_line(pool->device, stream, 0);
     if (!named)
         return;
     if (named != line) {
         weir__line_gone(line);
-        weir__line_count(named, &pool->debts, bytes);
+        weir__line_count(named, &pool->backing->debts, bytes);
     }
     weir__line_cover(named, true);
     weir__line_put(named);
@@ -80,7 +100,7 @@ static void cover_by_handle(weir_pool *pool, uint64_t bytes, gpu_stream stream, 
 
 void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_stream *opened)
 {
-    if (pool->native.is_exportable)
+    if (counts_itself(pool))
         return;
     if (opened) {
         weir__stream_freed(opened, pool, bytes);
@@ -92,10 +112,10 @@ void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_st
             return;
         cover_by_handle(pool, bytes, stream, line);
     } else {
-        line = weir__stream_line(pool->device, stream);
+        line = weir__stream_line(pool->device, stream, 0);
         if (!line)
             return;
-        if (weir__line_count(line, &pool->debts, bytes))
+        if (weir__line_count(line, &pool->backing->debts, bytes))
             weir__line_cover(line, true);
     }
     weir__line_put(line);

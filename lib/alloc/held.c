@@ -84,7 +84,7 @@ bool weir__pool_has_pending_frees(weir_pool *pool)
 {
     if (weir__pool_live_blocks(pool) || weir__pool_is_default(pool))
         return false;
-    return pool->native.is_exportable ? !weir__debts_are_settled(&pool->debts) : pool->backing->ops->has_pending(pool->backing);
+    return pool->native.is_exportable ? !weir__debts_are_settled(&pool->backing->debts) : pool->backing->ops->has_pending(pool->backing);
 }
 
 #ifdef WEIR_DEBUG

@@ -90,7 +90,7 @@ static bool is_unused(weir_pool *pool)
     if (pool->native.former || atomic_load(&pool->figures.taken))
         return false;
     gpu->pool_get(pool->native.handle, GPU_POOL_USED, &used);
-    return used == 0 && weir__debts_are_settled(&pool->debts) &&
+    return used == 0 && weir__debts_are_settled(&pool->backing->debts) &&
            (!pool->current.former || weir__cuda_is_complete(gpu, pool->native.handle));
 }
 

@@ -68,7 +68,7 @@ static void forget_former(const struct weir__block *former)
         weir__count_tag(recorder, former->origin, former->size, -1);
     /* Note this free before `taken` falls to 0: at 0 another thread may replace the shared pool. */
     if (former->pool->native.is_exportable && !former->graph)
-        atomic_store(&former->pool->debts.is_unknown, true);
+        atomic_store(&former->pool->backing->debts.is_unknown, true);
     weir__pool_count_free(former);
     if (!former->graph)
         weir__log_about(former->pool->w, former->pool, WEIR_LOG_WARNING,

@@ -12,14 +12,7 @@
 #include "lib/pool/recorded.h"
 #include "policy/report.h"
 
-/* Telling pools ------------------------------------------------------------------------------------------------------------------------ */
-
-/* Those of all devices: blocks of any may have been freed on the stream. */
-static void tell_all(weir *w, enum weir__tell what, uint64_t name)
-{
-    for (size_t d = 0; d < w->device_count; d++)
-        weir__device_tell(&w->devices[d], what, name);
-}
+/* Synchronising ------------------------------------------------------------------------------------------------------------------------ */
 
 /* What a pool may keep over a synchronise. */
 static uint64_t threshold_of(const weir_pool *pool)
@@ -36,14 +29,15 @@ static void before_synchronize(weir_stream *s)
     if (!s->w->has_arenas)
         return;
     enum gpu_capture_mode mode = weir__relaxed_begin(s->w->gpu);
-    tell_all(s->w, WEIR__TELL_COVER, s->name);
+    weir__line_cover(s->line, false);
     weir__relaxed_end(s->w->gpu, mode);
 }
 
 static void after_synchronize(struct weir__device *device)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(device->w->gpu);
-    weir__device_tell(device, WEIR__TELL_SYNCHRONISED, 0);
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
+        pool->backing->ops->synchronised(pool->backing);
     weir__relaxed_end(device->w->gpu, mode);
 }
 
@@ -138,7 +132,6 @@ static void abandon(weir_stream *stream)
     weir__cache_close(stream, false);
     weir__flush_abandoned(stream);
     weir__line_gone(stream->line);
-    tell_all(stream->w, WEIR__TELL_GONE, stream->name);
 }
 
 /* The handle names a new CUDA stream, of any device: abandons the weir_stream that had the handle. */
@@ -178,7 +171,7 @@ static bool begin(weir_stream *stream, gpu_stream handle, uint64_t id, weir_pool
     stream->name = device->has_stream_ids ? id : ~atomic_fetch_add(&names, 1);
     atomic_store(&stream->is_gone, false);
     stream->line = weir__line_open(device->fences, &(struct weir__caller){.handle = handle, .id = stream->name});
-    stream->debt = stream->line ? weir__debt_of(&pool->debts, stream->line) : NULL;
+    stream->debt = stream->line ? weir__debt_of(&pool->backing->debts, stream->line) : NULL;
     stream->room = stream->debt ? weir__parked_new(1) : NULL;
     if (stream->line && !stream->room) {
         weir__line_close(stream->line);
@@ -362,7 +355,6 @@ static void close_stream(weir_stream *s)
     weir__line_close(s->line);
     weir__line_put(s->line);
     free(s->room);
-    tell_all(s->w, is_gone ? WEIR__TELL_GONE : WEIR__TELL_CLOSED, s->name);
     /* Before another stream can have the handle. */
     weir__record_stream_close(&s->w->recorder, &s->recorded);
     if (s->is_own && !is_gone)

@@ -78,18 +78,34 @@ uint64_t weir__orphans_bytes(struct weir__device *device, const weir_pool *pool)
 
 /* Events behind whole devices ---------------------------------------------------------------------------------------------------------- */
 
-/* Called while nothing captures. */
+/* Whether something was freed in an arena of the device behind the last event of a stream that is not open any more. */
+static bool have_arenas_lost(struct weir__device *device)
+{
+    bool have_lost = false;
+    if (!device->w->has_arenas)
+        return have_lost;
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
+        const struct weir__scope scope = {.fences = device->fences, .debts = &pool->backing->debts};
+        have_lost = have_lost || (pool->backing->ops->names_streams && weir__scope_lost(&scope));
+    }
+    return have_lost;
+}
+
+/* Called while nothing captures. The streams may have been of any device. */
 static void cover(struct weir__device *device, bool may_synchronise)
 {
     const struct weir__scope scope = scope_of(device);
-    weir__device_tell(device, device->has_device_events ? WEIR__TELL_COVER_LOST : WEIR__TELL_WAIT_LOST, 0);
+    weir *w = device->w;
+    if (have_arenas_lost(device))
+        for (size_t d = 0; d < w->device_count; d++)
+            weir__fences_cover_device(w->devices[d].fences, may_synchronise);
     weir__scope_cover_devices(&scope, may_synchronise);
 }
 
 static bool needs_cover(struct weir__device *device)
 {
     const struct weir__scope scope = scope_of(device);
-    return weir__scope_needs_devices(&scope) || weir__device_tell(device, WEIR__TELL_LOST, 0);
+    return weir__scope_needs_devices(&scope) || have_arenas_lost(device);
 }
 
 void weir__orphans_cover(struct weir__device *device, bool may_synchronise)

@@ -39,23 +39,6 @@ uint64_t weir__others_flush(const struct weir__device *own, uint64_t deadline)
     return visit.bytes;
 }
 
-static void look(struct weir__device *device, struct visit *visit)
-{
-    uint64_t before = weir__device_pending(device);
-    weir__device_tell(device, WEIR__TELL_COVER, 0);
-    visit->count += weir__device_tell(device, WEIR__TELL_LOOK, 0);
-    uint64_t after = weir__device_pending(device);
-    visit->bytes += before > after ? before - after : 0;
-}
-
-size_t weir__others_look(const struct weir__device *own, uint64_t *bytes)
-{
-    struct visit visit = { .own = own, .use = look };
-    visit_others(&visit);
-    *bytes = visit.bytes;
-    return visit.count;
-}
-
 static void count_frees(struct weir__device *device, struct visit *visit)
 {
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))

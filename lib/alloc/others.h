@@ -15,9 +15,6 @@
    bytes. */
 uint64_t weir__others_flush(const struct weir__device *own, uint64_t deadline);
 
-/* Looks once at the frees in their arenas. *bytes: those that came free. Returns how many are left. */
-size_t weir__others_look(const struct weir__device *own, uint64_t *bytes);
-
 /* How many blocks of the device were ever freed in them. */
 uint64_t weir__others_frees(const struct weir__device *own);
 

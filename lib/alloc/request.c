@@ -121,12 +121,14 @@ void weir__aside_end(struct weir__aside *aside, const struct gpu *gpu)
    others serve it once they are known to be complete. */
 static __attribute__((noinline)) bool give_up_large(const struct weir__request *request)
 {
+    struct weir__device *device = request->pool->device;
     if (request->opened && weir__flush_part(request->opened, 0, 0))
         return true;
-    if (!weir__caches_give(WEIR__OF_POOL, request->pool->device, request->pool, UINT64_MAX))
+    if (!weir__caches_give(WEIR__OF_POOL, device, request->pool, UINT64_MAX))
         return false;
     enum gpu_capture_mode mode = weir__relaxed_begin(request->pool->w->gpu);
-    request->pool->backing->ops->tell(request->pool->backing, WEIR__TELL_COVER, 0);
+    if (request->pool->backing->ops->names_streams)
+        weir__scope_cover(&(struct weir__scope){.fences = device->fences, .debts = &request->pool->backing->debts}, false);
     weir__relaxed_end(request->pool->w->gpu, mode);
     return true;
 }
@@ -244,13 +246,19 @@ static __attribute__((noinline)) int ask_timed(struct weir__request *request, si
     return code;
 }
 
-static void name_stream(struct weir__request *request)
+/* Asks an arena, for which the stream has a line. */
+static __attribute__((noinline)) int ask_on_line(struct weir__request *request, size_t size, void **block)
 {
     const weir_stream *opened = request->opened;
     struct weir__user *user = &request->ask.user;
-    user->device = opened ? opened->device->index : request->pool->device->index;
-    user->id = opened ? opened->name : request->id;
-    user->is_open = opened;
+    user->line = opened ? opened->line : weir__stream_line(request->pool->device, request->stream, request->id);
+    user->debt = opened && opened->pool == request->pool ? opened->debt : NULL;
+    int code = serve(request, WEIR__SERVE_KNOWN, size, block);
+    if (code == WEIR__SERVE_FURTHER)
+        code = ask_further(request, size, block);
+    if (!opened && user->line)
+        weir__line_put(user->line);
+    return code;
 }
 
 /* Asks the backing. */
@@ -259,14 +267,15 @@ static inline int ask_once(struct weir__request *request, size_t size, bool smal
     weir_pool *pool = request->pool;
     struct weir__ask *ask = &request->ask;
     ask->user.handle = stream;
-    if (pool->backing->ops->names_streams)
-        name_stream(request);
     ask->small = small;
     ask->is_alone = request->deadline;
-    bool is_timed = weir__records(&pool->w->recorder, WEIR__LEVEL_POOL) && !pool->backing->ops->records_growth;
-    int code = is_timed ? ask_timed(request, size, block) : serve(request, WEIR__SERVE_KNOWN, size, block);
-    if (__builtin_expect(code == WEIR__SERVE_FURTHER, false))
-        code = ask_further(request, size, block);
+    int code;
+    if (pool->backing->ops->names_streams)
+        code = ask_on_line(request, size, block);
+    else if (weir__records(&pool->w->recorder, WEIR__LEVEL_POOL))
+        code = ask_timed(request, size, block);
+    else
+        code = serve(request, WEIR__SERVE_KNOWN, size, block);
     request->at_cap = code == GPU_OUT_OF_MEMORY && ask->lack == WEIR__LACK_CAP;
     return code;
 }

@@ -218,21 +218,23 @@ void weir__stream_leave(weir_stream *stream)
 void weir__stream_freed(weir_stream *stream, weir_pool *pool, uint64_t bytes)
 {
     uint64_t step;
+    if (pool->backing->ops->names_streams)
+        return;
     if (pool == stream->pool)
         weir__line_free(stream->debt, bytes, UINT64_MAX, &step);
     else
-        weir__line_count(stream->line, &pool->debts, bytes);
+        weir__line_count(stream->line, &pool->backing->debts, bytes);
 }
 
-struct weir__line *weir__stream_line(struct weir__device *device, gpu_stream handle)
+struct weir__line *weir__stream_line(struct weir__device *device, gpu_stream handle, uint64_t id)
 {
     weir *w = device->w;
-    struct weir__caller caller = {.handle = handle};
+    struct weir__caller caller = {.handle = handle, .id = id};
     int index = w->device_count > 1 ? weir__event_device(w->gpu, device->index, handle) : device->index;
     if (index >= 0 && (size_t)index < w->device_count)
         device = &w->devices[index];
     /* Where it is not known, the call has a line of its own. */
-    if (handle && handle != GPU_STREAM_LEGACY)
+    if (!id && handle && handle != GPU_STREAM_LEGACY)
         weir__stream_id(device, handle, &caller.id);
     return weir__line_of(device->fences, &caller);
 }

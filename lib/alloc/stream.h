@@ -128,12 +128,12 @@ void weir__stream_unlist(weir_stream *stream);
 void weir__streams_init(struct weir__device *device);
 void weir__streams_destroy(struct weir__device *device);
 
-/* Bytes of the pool were freed on the stream, which the caller has pinned, or within a call. Where host memory lacks, they are not counted:
-   nobody waits for them then. */
+/* Bytes of the pool were freed on the stream, which the caller has pinned, or within a call; an arena has counted them itself. Where host
+   memory lacks, they are not counted: nobody waits for them then. */
 void weir__stream_freed(weir_stream *stream, weir_pool *pool, uint64_t bytes);
 /* The line of a stream that the program has just named, opened or not, beside memory of the device: the stream may be of another one. It does
-   not capture; weir__line_put() follows. NULL: no host memory. */
-struct weir__line *weir__stream_line(struct weir__device *device, gpu_stream handle);
+   not capture; weir__line_put() follows. id: as far as the caller knows it; else 0. NULL: no host memory. */
+struct weir__line *weir__stream_line(struct weir__device *device, gpu_stream handle, uint64_t id);
 /* Pins the opened stream with the id of this handle; NULL if there is none. */
 weir_stream *weir__stream_pin(struct weir__device *device, gpu_stream handle);
 void weir__stream_unpin(weir_stream *stream);

@@ -24,12 +24,6 @@ static int reserve(struct weir__mapped *mapped, uint64_t memory)
     return code == GPU_OUT_OF_MEMORY ? WEIR__PAGE_NO_ADDRESSES : code;
 }
 
-static bool close_stream(struct weir__mapped_stream *stream, void *data)
-{
-    weir__mapped_stream_close(data, stream);
-    return true;
-}
-
 /* Unmaps everything and ends it, if nothing is live, all frees were seen complete, and the driver takes all of it back. Whoever calls it
    alone knows it. */
 static bool destroy(struct weir__mapped *mapped)
@@ -41,14 +35,12 @@ static bool destroy(struct weir__mapped *mapped)
     weir__mapped_trim(mapped, 0, 0);
     if (weir__mapped_figures(mapped).mapped || mapped->backing.gpu->range_free(mapped->range, mapped->range_bytes) != GPU_SUCCESS)
         return false;
-    weir__mapped_streams_visit(mapped, close_stream, mapped);
-    weir__spin_lock(&mapped->lock);
+    struct weir__fences *fences = mapped->backing.debts.fences;
+    weir__debts_end(&mapped->backing.debts);
     weir__arena_clear(&mapped->arena);
-    weir__spin_unlock(&mapped->lock);
-    pthread_mutex_destroy(&mapped->events);
     pthread_mutex_destroy(&mapped->growing);
-    weir__table_destroy(&mapped->streams);
     free(mapped);
+    weir__fences_leave(fences);
     return true;
 }
 
@@ -57,10 +49,9 @@ static bool destroy(struct weir__mapped *mapped)
 /* Lets streams that are idle come to their last frees. */
 static void settle(struct weir__mapped *mapped, uint64_t patience)
 {
-    uint64_t deadline = mapped->backing.gpu->now() + patience, pause = 0;
-    weir__mapped_cover_all(mapped);
-    while (weir__mapped_look(mapped) && patience && weir__event_pause(mapped->backing.gpu, &pause, deadline))
-        continue;
+    const struct weir__scope scope = weir__mapped_scope(mapped);
+    weir__scope_cover(&scope, false);
+    weir__scope_finish(&scope, patience ? mapped->backing.gpu->now() + patience : 0);
 }
 
 uint64_t weir__mapped_trim(struct weir__mapped *mapped, uint64_t keep, uint64_t patience)
@@ -110,7 +101,7 @@ uint64_t weir__arena_take_idle(const struct gpu *gpu, int device, uint64_t bytes
 }
 
 /*
- * After WEIR__TELL_CLOSED of each stream that was open. Waits for all frees, and unmaps everything. With blocks still live, or a free that
+ * Once the weir's streams are closed. Waits for all frees, and unmaps everything. With blocks still live, or a free that
  * can never be seen complete, the arena lives on until the last block is freed, or for good; with memory that the driver did not take back,
  * until it does. Returns whether it does, and why in *figures.
  */
@@ -122,7 +113,10 @@ static bool end(struct weir__mapped *mapped, struct weir__arena_figures *figures
         link = &(*link)->next_listed;
     *link = mapped->next_listed;
     pthread_mutex_unlock(&lock);
-    weir__mapped_wait(mapped);
+    struct weir__scope scope = weir__mapped_scope(mapped);
+    scope.until = weir__marks_made();
+    weir__scope_finish(&scope, UINT64_MAX);
+    weir__debts_leave_group(&mapped->backing.debts);
     for (int tries = 0; tries < 2; tries++) /* as a call of the driver may fail once */
         if (destroy(mapped))
             return false;
@@ -172,6 +166,29 @@ static struct weir__extent *find_live(const struct weir__mapped *mapped, uint64_
     return extent && extent->address == address && extent->state == WEIR__EXTENT_LIVE ? extent : NULL;
 }
 
+/* Nobody has joined the fences of the stream's device for it any more. Called with the lock. */
+static int give_closed(struct weir__mapped *mapped, struct weir__extent *extent, gpu_stream stream)
+{
+    const struct gpu *gpu = mapped->backing.gpu;
+    struct weir__user user = {.handle = stream, .device = weir__event_device(gpu, mapped->backing.device, stream)};
+    struct weir__caller caller = {.handle = stream};
+    struct weir__fences *fences = weir__fences_join(gpu, user.device);
+    if (!fences)
+        return WEIR__PAGE_NO_HOST_MEMORY;
+    int former = weir__current_begin(gpu, user.device, stream);
+    int code = gpu->supports(user.device, GPU_FEATURE_STREAM_ID, NULL, 0) ? weir__stream_identify(gpu, stream, &caller.id) : GPU_SUCCESS;
+    weir__current_end(gpu, former);
+    user.line = code == GPU_SUCCESS ? weir__line_of(fences, &caller) : NULL;
+    if (user.line) {
+        code = weir__mapped_give(&mapped->backing, NULL, extent, &user);
+        weir__line_put(user.line);
+    } else if (code == GPU_SUCCESS) {
+        code = WEIR__PAGE_NO_HOST_MEMORY;
+    }
+    weir__fences_leave(fences);
+    return code;
+}
+
 bool weir__arena_free_closed(void *ptr, gpu_stream stream, const struct gpu **gpu, int *code)
 {
     uint64_t address = (uintptr_t)ptr;
@@ -183,9 +200,8 @@ bool weir__arena_free_closed(void *ptr, gpu_stream stream, const struct gpu **gp
             continue;
         extent = find_live(mapped, address);
         *gpu = mapped->backing.gpu;
-        struct weir__user user = {.handle = stream, .device = mapped->backing.device};
         if (extent)
-            *code = weir__mapped_give(&mapped->backing, ptr, extent, &user);
+            *code = give_closed(mapped, extent, stream);
     }
     if (extent)
         sweep();
@@ -384,6 +400,19 @@ static int give_back(struct weir__backing *backing, uint64_t keep, bool is_patie
     return GPU_SUCCESS;
 }
 
+/* As CUDA's pools do. */
+static void synchronised(struct weir__backing *backing)
+{
+    struct weir__mapped *mapped = weir__mapped_of(backing);
+    const struct weir__scope scope = weir__mapped_scope(mapped);
+    uint64_t threshold = atomic_load(&backing->threshold), max_size = atomic_load(&mapped->max_size);
+    uint64_t keep = max_size && max_size < threshold ? max_size : threshold;
+    if (weir__mapped_figures(mapped).mapped > keep)
+        weir__mapped_trim(mapped, keep, 0); /* which looks at events itself */
+    else
+        weir__scope_look(&scope);
+}
+
 static void close_arena(struct weir__backing *backing, struct weir__closing *closing)
 {
     struct weir__arena_figures figures = {.mapped = 0};
@@ -413,7 +442,7 @@ static const struct weir__backing_ops ops = {
     .give_back = give_back,
     .left = left_of,
     .close = close_arena,
-    .tell = weir__mapped_tell,
+    .synchronised = synchronised,
     .set = set,
     .set_peer = set_peer,
     .set_cap = set_cap,
@@ -428,15 +457,21 @@ static const struct weir__backing_ops ops = {
     .release = release,
 };
 
-int weir__arena_create(uint64_t memory, struct weir__backing *captures, struct weir__backing **backing)
+int weir__arena_create(uint64_t memory, const void *group, struct weir__backing *captures, struct weir__backing **backing)
 {
     const struct gpu *gpu = captures->gpu;
-    struct weir__mapped *made = calloc(1, sizeof *made);
-    if (!made)
+    struct weir__fences *fences = weir__fences_join(gpu, captures->device);
+    struct weir__mapped *made = fences ? calloc(1, sizeof *made) : NULL;
+    if (!made) {
+        if (fences)
+            weir__fences_leave(fences);
         return WEIR__PAGE_NO_HOST_MEMORY;
+    }
     made->backing = (struct weir__backing){.ops = &ops, .gpu = gpu, .device = captures->device, .lock = captures->lock};
     made->captures = captures;
-    made->has_stream_ids = gpu->supports(captures->device, GPU_FEATURE_STREAM_ID, NULL, 0);
+    weir__debts_init(&made->backing.debts, fences);
+    made->backing.debts.group = group;
+    made->backing.debts.tracker = &weir__mapped_tracker;
     made->devices[0] = captures->device;
     made->device_count = 1;
     int code = reserve(made, memory);
@@ -447,12 +482,11 @@ int weir__arena_create(uint64_t memory, struct weir__backing *captures, struct w
     }
     if (code != GPU_SUCCESS) {
         free(made);
+        weir__fences_leave(fences);
         return code;
     }
     weir__spin_init(&made->lock);
-    weir__table_init(&made->streams);
     pthread_mutex_init(&made->growing, NULL);
-    pthread_mutex_init(&made->events, NULL);
     list(made);
     *backing = &made->backing;
     return GPU_SUCCESS;

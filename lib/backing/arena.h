@@ -3,9 +3,9 @@
  * arena.h - an arena as the memory of a pool (`backing: arena`): memory that Weir maps itself (arena/arena.h), with what makes it safe on
  * streams and threads.
  *
- * What a stream freed serves that stream at once, and others once an event of Weir's own behind the free was seen complete, or once their
- * stream was made to wait for it. An open stream is kept in mind, and its event is recorded when others could use what it freed. Any other
- * stream may be gone later, so its event is recorded at the free.
+ * What a stream freed serves that stream at once, and others once the free was seen complete, or once their stream was made to wait for it:
+ * fence.h has both, and each extent that is pending is part of the arena's debt on the line of its stream. Its sequence is the step of its
+ * free.
  *
  * Beside an arena there is a pool of CUDA's, for what is allocated while a stream captures: what is set of the arena is set of that one,
  * and both are closed together.
@@ -22,8 +22,9 @@
 #define WEIR__ARENA_RANGE_SHARE 4 /* its range is so many times the device's memory, or a half of that and so on, down to one time */
 
 /* Reserves addresses, and maps nothing. Returns the waist's code, WEIR__PAGE_NO_ADDRESSES where the process may not have so many, or
-   WEIR__PAGE_NO_HOST_MEMORY. memory: bytes of the device. captures: CUDA's pool beside it, whose handles may come later. */
-int weir__arena_create(uint64_t memory, struct weir__backing *captures, struct weir__backing **backing);
+   WEIR__PAGE_NO_HOST_MEMORY. memory: bytes of the device. group: of its debts. captures: CUDA's pool beside it, whose handles may come
+   later. */
+int weir__arena_create(uint64_t memory, const void *group, struct weir__backing *captures, struct weir__backing **backing);
 
 /* Has the open arenas of the device, whosever they are, `but` this one, give so many bytes of what is idle, in whole growth steps. Returns
    the bytes that they gave. In any capture mode. */

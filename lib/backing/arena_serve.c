@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arena_serve.c - how an arena serves a request: from what is free for its stream, by mapping more, or by making the stream wait; and its
- * pages by the driver, those that the driver did not take back included.
+ * arena_serve.c - how an arena serves a request: from what is free for its stream, by mapping more, or by making the stream wait; how a
+ * block comes back; and its pages by the driver, those that the driver did not take back included.
  */
 #include <stdlib.h>
 
@@ -121,27 +121,22 @@ const struct weir__page_driver weir__mapped_pages = {create_page, map_page, unma
 
 /* Requests ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* What is mapped and may serve the stream. Called with mapped->lock. */
-static struct weir__extent *take(struct weir__mapped *mapped, uint64_t id, uint64_t bytes)
-{
-    struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, id);
-    return weir__arena_take(&mapped->arena, stream ? &stream->freed : NULL, bytes);
-}
-
-static struct weir__extent *serve_known(struct weir__mapped *mapped, uint64_t bytes, uint64_t id)
+/* From what is mapped. */
+static struct weir__extent *take(struct weir__mapped *mapped, uint64_t bytes, struct weir__debt *debt)
 {
     weir__spin_lock(&mapped->lock);
-    struct weir__extent *extent = take(mapped, id, bytes);
+    struct weir__extent *extent = weir__arena_take(&mapped->arena, weir__mapped_freed(debt), bytes);
     weir__spin_unlock(&mapped->lock);
     return extent;
 }
 
-static struct weir__extent *look_and_serve(struct weir__mapped *mapped, uint64_t bytes, uint64_t id)
+static struct weir__extent *look_and_take(struct weir__mapped *mapped, uint64_t bytes, struct weir__debt *debt)
 {
+    const struct weir__scope scope = weir__mapped_scope(mapped);
     enum gpu_capture_mode mode = weir__relaxed_begin(mapped->backing.gpu);
-    weir__mapped_look(mapped);
+    weir__scope_look(&scope);
     weir__relaxed_end(mapped->backing.gpu, mode);
-    return serve_known(mapped, bytes, id);
+    return take(mapped, bytes, debt);
 }
 
 /* Called with mapped->lock. */
@@ -152,7 +147,7 @@ static void raise_high(struct weir__mapped *mapped)
 }
 
 /* Maps what the request lacks. Returns a code of the waist, WEIR__LACK_CAP, or one of page.h. */
-static int grow(struct weir__mapped *mapped, uint64_t id, uint64_t bytes, struct weir__extent **extent, uint64_t *waited)
+static int grow(struct weir__mapped *mapped, struct weir__debt *debt, uint64_t bytes, struct weir__extent **extent, uint64_t *waited)
 {
     if (pthread_mutex_trylock(&mapped->growing) != 0) {
         uint64_t since = mapped->backing.gpu->now();
@@ -160,61 +155,11 @@ static int grow(struct weir__mapped *mapped, uint64_t id, uint64_t bytes, struct
         *waited += mapped->backing.gpu->now() - since;
     }
     weir__spin_lock(&mapped->lock);
-    struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, id);
-    if (stream)
-        stream->users++;
-    int code = weir__arena_grow(&mapped->arena, stream ? &stream->freed : NULL, bytes, extent);
+    int code = weir__arena_grow(&mapped->arena, weir__mapped_freed(debt), bytes, extent);
     raise_high(mapped);
-    if (stream)
-        stream->users--;
     weir__spin_unlock(&mapped->lock);
     pthread_mutex_unlock(&mapped->growing);
     return code;
-}
-
-/* Another stream's frees, to be waited for. */
-struct lender {
-    struct weir__mapped *mapped;
-    struct weir__mapped_stream *own, *best;
-    uint64_t bytes; /* pending on `best` */
-};
-
-static bool begin_to_lend(struct weir__mapped_stream *stream, void *data)
-{
-    (void)data;
-    stream->was_asked = false;
-    return true;
-}
-
-static bool is_most(struct weir__mapped_stream *stream, void *data)
-{
-    struct lender *lender = data;
-    weir__spin_lock(&lender->mapped->lock);
-    uint64_t bytes = weir__mapped_stream_pending(stream);
-    weir__spin_unlock(&lender->mapped->lock);
-    if (stream != lender->own && !stream->was_asked && bytes > lender->bytes) {
-        lender->best = stream;
-        lender->bytes = bytes;
-    }
-    return true;
-}
-
-/* Makes one stream wait for what another has freed, which is its own then. */
-static void wait_for_lender(struct weir__mapped *mapped, struct weir__mapped_stream *own, struct weir__mapped_stream *lender)
-{
-    const struct gpu *gpu = mapped->backing.gpu;
-    const struct weir__mapped_mark *mark = weir__mapped_stream_cover(mapped, lender, false);
-    lender->was_asked = true;
-    if (!mark)
-        return;
-    int former = weir__current_begin(gpu, own->device, own->handle);
-    int code = gpu->stream_wait_event(own->handle, mark->event);
-    weir__current_end(gpu, former);
-    if (code != GPU_SUCCESS)
-        return;
-    weir__spin_lock(&mapped->lock);
-    weir__arena_pass_on(&mapped->arena, &lender->freed, mark->covers, &own->freed, ++own->sequence);
-    weir__spin_unlock(&mapped->lock);
 }
 
 /* Whether all that is free here, on whichever streams, would be enough with so many bytes more. */
@@ -225,32 +170,12 @@ static bool may_be_enough(struct weir__mapped *mapped, uint64_t bytes, uint64_t 
     return figures.pending && (idle >= bytes || room >= bytes - idle);
 }
 
-/* Makes the requester's stream wait for other streams' frees, the largest first, until the request fits in them. */
-static struct weir__extent *borrow(struct weir__mapped *mapped, uint64_t bytes, const struct weir__user *user)
+/* Makes the requester's stream wait for other streams' frees until the request fits in what has become its own. */
+static struct weir__extent *borrow(struct weir__mapped *mapped, uint64_t bytes, struct weir__debt *debt)
 {
-    struct lender lender = {.mapped = mapped};
     struct weir__extent *extent = NULL;
-    pthread_mutex_lock(&mapped->events);
-    lender.own = weir__mapped_stream_of(mapped, user);
-    weir__mapped_streams_visit(mapped, begin_to_lend, NULL);
-    while (lender.own && !extent) {
-        lender.best = NULL;
-        lender.bytes = 0;
-        weir__mapped_streams_visit(mapped, is_most, &lender);
-        if (!lender.best)
-            break;
-        wait_for_lender(mapped, lender.own, lender.best);
-        weir__spin_lock(&mapped->lock);
-        extent = weir__arena_take(&mapped->arena, &lender.own->freed, bytes);
-        weir__spin_unlock(&mapped->lock);
-    }
-    if (lender.own) {
-        /* A stream that is not open may be gone later. */
-        if (!user->is_open)
-            weir__mapped_stream_cover(mapped, lender.own, true);
-        weir__mapped_stream_drop(mapped, lender.own);
-    }
-    pthread_mutex_unlock(&mapped->events);
+    while (debt && !extent && weir__debts_order(&mapped->backing.debts, debt->line, bytes))
+        extent = take(mapped, bytes, debt);
     return extent;
 }
 
@@ -265,19 +190,19 @@ static uint64_t room_of(struct weir__mapped *mapped, bool at_cap)
 }
 
 /* Where nothing that is known to be free fits: GPU_OUT_OF_MEMORY if nothing that may serve the stream does, and no more can be mapped. */
-static int serve_slowly(struct weir__mapped *mapped, uint64_t bytes, const struct weir__user *user, struct weir__extent **extent,
-                        uint64_t *waited)
+static int serve_slowly(struct weir__mapped *mapped, uint64_t bytes, struct weir__debt *debt, struct weir__ask *ask)
 {
-    int code = grow(mapped, user->id, bytes, extent, waited);
+    const struct weir__scope scope = weir__mapped_scope(mapped);
+    int code = grow(mapped, debt, bytes, &ask->extent, &ask->waited);
     if (code == GPU_SUCCESS)
         return code;
     if (atomic_load(&mapped->waits) && may_be_enough(mapped, bytes, room_of(mapped, code == WEIR__LACK_CAP))) {
-        *extent = borrow(mapped, bytes, user);
-        code = *extent ? GPU_SUCCESS : grow(mapped, user->id, bytes, extent, waited);
+        ask->extent = borrow(mapped, bytes, debt);
+        code = ask->extent ? GPU_SUCCESS : grow(mapped, debt, bytes, &ask->extent, &ask->waited);
     }
     /* For who waits: an event is behind everything from now on, what was borrowed in vain included. */
     if (code != GPU_SUCCESS)
-        weir__mapped_cover_all(mapped);
+        weir__scope_cover(&scope, false);
     return code;
 }
 
@@ -287,10 +212,10 @@ static int code_of(int code)
     return code < 0 || code == WEIR__LACK_CAP ? GPU_OUT_OF_MEMORY : code;
 }
 
-static int serve_growing(struct weir__mapped *mapped, struct weir__ask *ask, uint64_t bytes)
+static int serve_growing(struct weir__mapped *mapped, struct weir__ask *ask, uint64_t bytes, struct weir__debt *debt)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(mapped->backing.gpu);
-    int code = serve_slowly(mapped, bytes, &ask->user, &ask->extent, &ask->waited);
+    int code = serve_slowly(mapped, bytes, debt, ask);
     weir__relaxed_end(mapped->backing.gpu, mode);
     ask->lack = code_of(code) == code ? 0 : code;
     return code_of(code);
@@ -299,15 +224,14 @@ static int serve_growing(struct weir__mapped *mapped, struct weir__ask *ask, uin
 int weir__mapped_serve(struct weir__backing *backing, struct weir__ask *ask, uint64_t bytes, void **block)
 {
     struct weir__mapped *mapped = weir__mapped_of(backing);
-    int code = weir__mapped_identify(mapped, &ask->user);
+    struct weir__debt *debt = weir__mapped_debt(mapped, &ask->user);
+    int code = GPU_SUCCESS;
     ask->extent = NULL;
     ask->lack = 0;
-    if (code != GPU_SUCCESS)
-        return code;
     if (ask->how == WEIR__SERVE_GROW)
-        code = serve_growing(mapped, ask, bytes);
+        code = serve_growing(mapped, ask, bytes, debt);
     else
-        ask->extent = (ask->how == WEIR__SERVE_LOOK ? look_and_serve : serve_known)(mapped, bytes, ask->user.id);
+        ask->extent = (ask->how == WEIR__SERVE_LOOK ? look_and_take : take)(mapped, bytes, debt);
     if (ask->extent)
         *block = (void *)(uintptr_t)ask->extent->address;
     return code == GPU_SUCCESS && !ask->extent ? WEIR__SERVE_FURTHER : code;
@@ -318,11 +242,86 @@ int weir__mapped_extend(struct weir__backing *backing, uint64_t bytes)
     struct weir__mapped *mapped = weir__mapped_of(backing);
     struct weir__extent *extent;
     uint64_t waited = 0;
-    int code = grow(mapped, 0, bytes, &extent, &waited);
+    int code = grow(mapped, NULL, bytes, &extent, &waited);
     if (code != GPU_SUCCESS)
         return code_of(code);
     weir__spin_lock(&mapped->lock);
     weir__arena_give(&mapped->arena, extent, NULL, 0);
     weir__spin_unlock(&mapped->lock);
     return GPU_SUCCESS;
+}
+
+/* Frees -------------------------------------------------------------------------------------------------------------------------------- */
+
+static struct weir__mapped *owner_of(const struct weir__debt *debt)
+{
+    return WEIR__ITEM(debt->owner, struct weir__mapped, backing.debts);
+}
+
+/* On a line that is not open a mark comes with each free, and serves others soon if what was freed before it is not merged with what was
+   freed later. Called with mapped->lock. */
+static struct weir__arena_stream *freed_on(struct weir__debt *debt)
+{
+    struct weir__arena_stream *freed = weir__mapped_freed(debt);
+    freed->small.keeps_steps = freed->large.keeps_steps = atomic_load(&debt->line->kind) == WEIR__LINE_PASSING;
+    return freed;
+}
+
+static void add_extent(struct weir__debt *debt, const uint64_t *step)
+{
+    struct weir__mapped *mapped = owner_of(debt);
+    struct weir__extent *extent = WEIR__ITEM(step, struct weir__extent, sequence);
+    weir__spin_lock(&mapped->lock);
+    weir__arena_give(&mapped->arena, extent, freed_on(debt), *step);
+    weir__spin_unlock(&mapped->lock);
+}
+
+static bool is_in_queue(const struct weir__extent_stream *stream, uint64_t after, uint64_t until)
+{
+    const struct weir__extent *extent = stream->oldest;
+    while (extent && extent->sequence <= after)
+        extent = extent->later;
+    return extent && extent->sequence <= until;
+}
+
+static bool has_extents(struct weir__debt *debt, uint64_t after, uint64_t until)
+{
+    struct weir__mapped *mapped = owner_of(debt);
+    const struct weir__arena_stream *freed = weir__mapped_freed(debt);
+    weir__spin_lock(&mapped->lock);
+    bool has = is_in_queue(&freed->small, after, until) || is_in_queue(&freed->large, after, until);
+    weir__spin_unlock(&mapped->lock);
+    return has;
+}
+
+static uint64_t pass_extents(struct weir__debt *debt, uint64_t after, uint64_t until, struct weir__debt *to, uint64_t step)
+{
+    struct weir__mapped *mapped = owner_of(debt);
+    uint64_t bytes = 0;
+    weir__spin_lock(&mapped->lock);
+    if (to)
+        bytes = weir__arena_pass_on(&mapped->arena, weir__mapped_freed(debt), after, until, freed_on(to), step);
+    else
+        weir__arena_complete(&mapped->arena, weir__mapped_freed(debt), until);
+    weir__spin_unlock(&mapped->lock);
+    return bytes;
+}
+
+const struct weir__tracker weir__mapped_tracker = {sizeof(struct weir__arena_stream), add_extent, has_extents, pass_extents};
+
+int weir__mapped_give(struct weir__backing *backing, void *block, struct weir__extent *extent, struct weir__user *user)
+{
+    enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
+    int code = user->may_capture ? backing->gpu->stream_capture_status(user->handle, &capture) : GPU_SUCCESS;
+    (void)block; /* its extent has the address */
+    if (capture != GPU_CAPTURE_STATUS_NONE)
+        return GPU_CAPTURE_UNSUPPORTED;
+    struct weir__debt *debt = weir__mapped_debt(weir__mapped_of(backing), user);
+    if (code != GPU_SUCCESS || !debt)
+        return code != GPU_SUCCESS ? code : WEIR__PAGE_NO_HOST_MEMORY;
+    bool is_lazy = atomic_load(&debt->line->kind) == WEIR__LINE_OPEN && atomic_load(&debt->line->uncovered) + extent->bytes < WEIR__STEP_BYTES;
+    enum gpu_capture_mode mode = is_lazy ? GPU_CAPTURE_MODE_RELAXED : weir__relaxed_begin(backing->gpu);
+    code = weir__line_free(debt, extent->bytes, WEIR__STEP_BYTES, &extent->sequence);
+    weir__relaxed_end(backing->gpu, mode);
+    return code;
 }

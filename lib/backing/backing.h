@@ -18,32 +18,19 @@
 #include <stdint.h>
 
 #include "lib/backing/arena/page.h"
+#include "lib/fence/fence.h"
 #include "lib/gpu/gpu.h"
 
 struct weir__backing;
 struct weir__extent;
 struct weir__recorder;
 
-/* What a backing is told of streams. CUDA hears all of that by itself, so its pools do nothing and answer false. An arena does not: what a
-   stream freed in it serves others only behind an event of Weir's own. */
-enum weir__tell {
-    WEIR__TELL_COVER,        /* the frees of one open stream, or of all, get an event */
-    WEIR__TELL_CLOSED,       /* no call on the stream is under way, and none follows. It is alive, and its last frees get an event */
-    WEIR__TELL_GONE,         /* the stream was destroyed while it was open: nobody may touch its handle any more */
-    WEIR__TELL_SYNCHRONISED, /* a stream was: what is idle above the threshold, or the cap, goes back */
-    WEIR__TELL_LOOK,         /* each event is asked once. Answers whether one of them is not complete */
-    WEIR__TELL_LOST,         /* answers whether there are frees without an event on streams that are closed or gone, and did not capture */
-    WEIR__TELL_COVER_LOST,   /* nothing captures: an event behind all work of the device for these frees, */
-    WEIR__TELL_WAIT_LOST,    /* or where the device has no such events, waiting for that work */
-    WEIR__TELL_NO_CAPTURES,  /* nothing captures any more, on streams that are closed either */
-};
-
 /* A stream as a call names it. It is alive for the time of the call. Without names_streams only the handle is set, and the device of a free. */
 struct weir__user {
     gpu_stream handle;
-    int device;       /* of the stream, as far as the caller knows */
-    uint64_t id;      /* that no other stream of the process ever has; 0: it was not asked for */
-    bool is_open;     /* it stays alive until WEIR__TELL_CLOSED. The id is known */
+    int device;              /* of the stream of a free, as far as the caller knows */
+    struct weir__line *line; /* the caller uses it. NULL for a request: no host memory */
+    struct weir__debt *debt; /* the backing's own on that line; NULL: it has to be found */
     bool may_capture; /* whether it captures is to be asked before a free, as a capture cannot free what is older */
 };
 
@@ -89,7 +76,7 @@ struct weir__backing_ops {
     bool lends_idle;         /* the driver takes what is idle here for any other pool of CUDA's; else only Weir can */
     bool keeps_caps;         /* it keeps to any cap by itself, so that nobody needs to watch by what it grows */
     bool records_growth;     /* it writes down itself what it maps */
-    bool names_streams;      /* requests and frees say more of their stream than its handle */
+    bool names_streams;      /* requests and frees say more of their stream than its handle, and it counts its frees by itself */
     bool asks_caches;        /* before it grows it answers WEIR__SERVE_FURTHER, and what caches give up then costs no call of the driver */
     uint64_t large;          /* bytes from which on a block is apart from smaller ones, which leave no room for it; 0: nowhere */
     uint64_t step;           /* bytes that go back at a time */
@@ -114,7 +101,8 @@ struct weir__backing_ops {
        alone knows the pool. */
     void (*close)(struct weir__backing *backing, struct weir__closing *closing);
 
-    bool (*tell)(struct weir__backing *backing, enum weir__tell what, uint64_t stream);
+    /* A stream was synchronised: what is idle above the threshold, or the cap, goes back, unless CUDA has seen to that. */
+    void (*synchronised)(struct weir__backing *backing);
 
     /* One attribute of CUDA's, as the policy says it; the peak of what is reserved starts anew with 0. Called with the pool's lock, but for
        the peak, as are the next two. Returns the waist's code. */
@@ -148,6 +136,7 @@ struct weir__backing {
     const struct weir__backing_ops *ops; /* fixed, as the next three */
     const struct gpu *gpu;
     int device;
+    struct weir__debts debts; /* what was freed of it and is not known to be complete. Its group is the device of the weir */
     pthread_mutex_t *lock;      /* the pool's, which guards what is set and the order in which CUDA hears of it */
     _Atomic uint64_t threshold; /* bytes that stay reserved when a stream is synchronised. Written under *lock */
 };

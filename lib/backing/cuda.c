@@ -170,10 +170,9 @@ static void leave_handles(struct weir__backing *backing, struct weir__closing *c
     (void)backing, (void)closing;
 }
 
-static bool hear(struct weir__backing *backing, enum weir__tell what, uint64_t stream)
+static void synchronised(struct weir__backing *backing)
 {
-    (void)backing, (void)what, (void)stream;
-    return false;
+    (void)backing;
 }
 
 /* Of pool and twin together. */
@@ -331,7 +330,7 @@ static const struct weir__backing_ops ops = {
     .give_back = give_back,
     .left = nothing,
     .close = leave_handles,
-    .tell = hear,
+    .synchronised = synchronised,
     .set = set,
     .set_peer = set_peer,
     .set_cap = set_cap,

@@ -23,13 +23,16 @@ static uint64_t sum(struct weir__debt *debt, uint64_t after, uint64_t step, bool
 static void settle(struct weir__debt *debt, uint64_t done)
 {
     uint64_t bytes = sum(debt, 0, done, true);
-    if (bytes)
-        atomic_fetch_add(&debt->owner->fences->completed, bytes);
+    if (!bytes)
+        return;
+    if (debt->owner->tracker)
+        debt->owner->tracker->pass(debt, 0, done, NULL, 0);
+    atomic_fetch_add(&debt->owner->fences->completed, bytes);
 }
 
-void weir__debt_add(struct weir__debt *debt, uint64_t step, uint64_t bytes)
+/* Called with the lock. */
+static void add(struct weir__debt *debt, uint64_t bytes, uint64_t step)
 {
-    weir__spin_lock(&debt->lock);
     if (debt->count == WEIR__PARTS)
         settle(debt, atomic_load(&debt->line->done));
     unsigned at = debt->count;
@@ -47,14 +50,28 @@ void weir__debt_add(struct weir__debt *debt, uint64_t step, uint64_t bytes)
         last->bytes += bytes;
         last->step = step > last->step ? step : last->step;
     }
+}
+
+void weir__debt_add(struct weir__debt *debt, uint64_t bytes, const uint64_t *step)
+{
+    weir__spin_lock(&debt->lock);
+    add(debt, bytes, *step);
+    if (debt->owner->tracker)
+        debt->owner->tracker->freed(debt, step);
     weir__spin_unlock(&debt->lock);
 }
 
-uint64_t weir__debt_take(struct weir__debt *debt, uint64_t after, uint64_t step)
+uint64_t weir__debt_pass(struct weir__debt *debt, uint64_t after, uint64_t until, struct weir__debt *to, uint64_t step)
 {
     weir__spin_lock(&debt->lock);
-    uint64_t bytes = sum(debt, after, step, true);
+    uint64_t bytes = sum(debt, after, until, true);
+    if (bytes && debt->owner->tracker)
+        bytes = debt->owner->tracker->pass(debt, after, until, to, step);
     weir__spin_unlock(&debt->lock);
+    weir__spin_lock(&to->lock);
+    if (bytes)
+        add(to, bytes, step);
+    weir__spin_unlock(&to->lock);
     return bytes;
 }
 
@@ -66,16 +83,29 @@ uint64_t weir__debt_bytes(struct weir__debt *debt, uint64_t after, uint64_t step
     return bytes;
 }
 
+/* Called with the lock. */
+static bool has(struct weir__debt *debt, uint64_t after, uint64_t step)
+{
+    const struct weir__tracker *tracker = debt->owner->tracker;
+    return sum(debt, after, step, false) && (!tracker || tracker->has(debt, after, step));
+}
+
+bool weir__debt_has(struct weir__debt *debt, uint64_t after, uint64_t step)
+{
+    weir__spin_lock(&debt->lock);
+    bool is_there = has(debt, after, step);
+    weir__spin_unlock(&debt->lock);
+    return is_there;
+}
+
 void weir__debt_need(struct weir__debt *debt, bool is_needed[static WEIR__MARKS])
 {
     const struct weir__line *line = debt->line;
-    uint64_t done = atomic_load(&line->done);
+    uint64_t after = atomic_load(&line->done);
     weir__spin_lock(&debt->lock);
-    for (unsigned i = 0, mark = 0; i < debt->count; i++) {
-        while (mark < line->count && line->marks[mark].step < debt->parts[i].step)
-            mark++;
-        if (mark < line->count && debt->parts[i].step > done)
-            is_needed[mark] = true;
+    for (unsigned i = 0; i < line->count; i++) {
+        is_needed[i] = is_needed[i] || has(debt, after, line->marks[i].step);
+        after = line->marks[i].step;
     }
     weir__spin_unlock(&debt->lock);
 }
@@ -113,7 +143,7 @@ struct weir__debt *weir__debt_of_device(const struct weir__line *line, const str
 /* Called with the tables' lock. */
 static struct weir__debt *make_debt(struct weir__line *line, struct weir__debts *debts)
 {
-    struct weir__debt *debt = calloc(1, sizeof *debt);
+    struct weir__debt *debt = calloc(1, sizeof *debt + (debts->tracker ? debts->tracker->room : 0));
     if (!debt)
         return NULL;
     weir__spin_init(&debt->lock);
@@ -144,18 +174,37 @@ bool weir__debts_are_settled(const struct weir__debts *debts)
     return !weir__scope_pending(&scope) && !atomic_load(&debts->is_unknown);
 }
 
+/* Ends one of the owner's debts. Returns its line, which the caller uses, or NULL where there was none. */
+static struct weir__line *end_debt(const struct weir__debts *debts)
+{
+    struct weir__line *line;
+    struct weir__debt *debt = NULL, **link;
+    weir__tables_lock();
+    for (line = weir__lines_first; line && !(debt = weir__debt_find(line, debts));)
+        line = line->next;
+    if (line) {
+        for (link = &line->debts; *link != debt;)
+            link = &(*link)->next;
+        *link = debt->next;
+        line->users++;
+    }
+    weir__tables_unlock();
+    free(debt);
+    return line;
+}
+
+/* An owner that has outlived its weir may have been the last reason for a line. */
 void weir__debts_end(struct weir__debts *debts)
 {
-    weir__tables_lock();
-    for (struct weir__line *line = weir__lines_first; line; line = line->next)
-        for (struct weir__debt **link = &line->debts, *debt; (debt = *link);) {
-            if (debt->owner != debts) {
-                link = &debt->next;
-                continue;
-            }
-            *link = debt->next;
-            free(debt);
-        }
+    struct weir__line *line;
+    while ((line = end_debt(debts)))
+        weir__line_put(line);
     debts->whole = NULL;
+}
+
+void weir__debts_leave_group(struct weir__debts *debts)
+{
+    weir__tables_lock();
+    debts->group = NULL;
     weir__tables_unlock();
 }

@@ -30,7 +30,7 @@
  *
  * Locks, from the top down: `lock` of a line, of which no thread has two, held over the calls that record, ask and await events; the
  * tables' (line.c), one for all devices, which guards what lines there are, their debts and what is parked; `lock` of a debt, which guards
- * its parts. The last two are leaves, held over no call of CUDA. What is passed from one line to another needs no lock of the second: its
+ * its parts. The last two are held over no call of CUDA; below them there is only what a tracker locks. What is passed from one line to another needs no lock of the second: its
  * step is atomic.
  *
  * Call everything here in relaxed capture mode, and not in a forked child.
@@ -41,6 +41,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "lib/base/spin.h"
 #include "lib/base/table.h"
@@ -103,12 +104,29 @@ struct weir__debt {
         uint64_t step, bytes;
     } parts[WEIR__PARTS]; /* the oldest first: bytes freed in that step, or in some before it */
     unsigned count;
+    _Alignas(max_align_t) unsigned char room[]; /* of its tracker */
+};
+
+/*
+ * How an owner tracks what it has freed, so that memory serves others as it leaves a debt: an arena its extents. What it tracks is no more
+ * than what the debt counts, and less where a stream has used again what it freed. The functions are called with the lock of the debt, and
+ * call nothing of this file.
+ */
+struct weir__tracker {
+    size_t room; /* bytes that each debt has for it, zero at first */
+    /* Something was freed in the step *step, which weir__line_free() has written where its caller wanted it: in what was freed. */
+    void (*freed)(struct weir__debt *debt, const uint64_t *step);
+    /* Whether something that was freed behind `after` and up to `until` is there. */
+    bool (*has)(struct weir__debt *debt, uint64_t after, uint64_t until);
+    /* All of that is now as if it were freed on the line of `to`, in that step; NULL: it is complete. Returns the bytes. */
+    uint64_t (*pass)(struct weir__debt *debt, uint64_t after, uint64_t until, struct weir__debt *to, uint64_t step);
 };
 
 /* All debts of one owner of memory, such as a pool or an arena, whose struct has this as a member. */
 struct weir__debts {
     struct weir__fences *fences; /* of the device that the memory is of. Fixed, as the next */
-    const void *group;           /* the weir's device whose owner it is one of, or NULL */
+    const struct weir__tracker *tracker; /* NULL: it tracks nothing, as CUDA orders it. Fixed */
+    const void *group;           /* the weir's device whose owner it is one of, or NULL. Changed under the tables' lock */
     struct weir__debt *whole;    /* the one on the line of that device, or NULL. Guarded by the tables' lock */
     atomic_bool is_unknown;      /* something was freed on an unknown stream: it is never complete */
     struct weir__debts *next;                /* of retired ones. Guarded by the tables' lock */
@@ -165,13 +183,15 @@ void weir__fences_captures_over(struct weir__fences *fences, const void *group);
 void weir__debts_init(struct weir__debts *debts, struct weir__fences *fences);
 /* The owner goes. What it still has pending is forgotten. */
 void weir__debts_end(struct weir__debts *debts);
+/* The owner is in no group any more. */
+void weir__debts_leave_group(struct weir__debts *debts);
 /* The owner's debt on a line that the caller uses. NULL: no host memory, and nothing may be freed. */
 struct weir__debt *weir__debt_of(struct weir__debts *debts, struct weir__line *line);
 
 /*
  * So many bytes were freed on the line, within a call that names its stream and after the work of that call is on it. The line gets a mark
  * once `due` bytes have none. With `due` 0 the free stands or falls with its mark: a code of the waist other than 0 says that nothing was
- * counted. *step: that of the free.
+ * counted. So does each free of an owner with a tracker on a line that is not open. *step: that of the free.
  */
 int weir__line_free(struct weir__debt *debt, uint64_t bytes, uint64_t due, uint64_t *step);
 

@@ -47,13 +47,16 @@ uint64_t weir__scope_pending_on(const struct weir__scope *scope, const struct we
 struct weir__line *weir__scope_next(const struct weir__scope *scope, struct weir__line *after);
 
 /* Adds bytes freed in that step, which is no earlier than those before it but for frees at the same time. */
-void weir__debt_add(struct weir__debt *debt, uint64_t step, uint64_t bytes);
-/* Takes out what was freed after `after`, no later than `step`. Returns the bytes. */
-uint64_t weir__debt_take(struct weir__debt *debt, uint64_t after, uint64_t step);
+void weir__debt_add(struct weir__debt *debt, uint64_t bytes, const uint64_t *step);
+/* With the tables' lock: what was freed after `after`, no later than `until`, moves to another debt of the owner, as freed in that step.
+   Returns the bytes. */
+uint64_t weir__debt_pass(struct weir__debt *debt, uint64_t after, uint64_t until, struct weir__debt *to, uint64_t step);
 /* Bytes of steps after `after`, no later than `step`. */
 uint64_t weir__debt_bytes(struct weir__debt *debt, uint64_t after, uint64_t step);
-/* With the lock of the debt's line: says for each of its marks whether the debt has something pending that this mark is the first to cover. */
+/* With the lock of the debt's line: adds for each of its marks whether another stream could have something of the debt that this mark is the first to cover. */
 void weir__debt_need(struct weir__debt *debt, bool is_needed[static WEIR__MARKS]);
+/* Whether another stream could have something of that. */
+bool weir__debt_has(struct weir__debt *debt, uint64_t after, uint64_t step);
 /* What is pending, by the line's `done`: the rest leaves the debt. */
 uint64_t weir__debt_pending(struct weir__debt *debt);
 

@@ -259,7 +259,8 @@ bool weir__line_count_by_handle(struct weir__fences *fences, gpu_stream handle, 
     struct weir__debt *debt = line ? weir__debt_find(line, debts) : NULL;
     *due = NULL;
     if (debt) {
-        weir__debt_add(debt, atomic_load(&line->step), bytes);
+        uint64_t step = atomic_load(&line->step);
+        weir__debt_add(debt, bytes, &step);
         bool is_due = atomic_fetch_add(&line->uncovered, bytes) + bytes >= WEIR__PASSING_BYTES;
         if (is_due && atomic_load(&line->kind) != WEIR__LINE_OPEN) {
             line->users++;

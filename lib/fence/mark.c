@@ -277,10 +277,7 @@ void weir__line_move_to_device(struct weir__line *line)
     weir__tables_lock();
     uint64_t step = atomic_load(&whole->step);
     for (struct weir__debt *debt = line->debts; debt; debt = debt->next) {
-        uint64_t bytes = weir__debt_take(debt, after, UINT64_MAX);
-        if (bytes)
-            weir__debt_add(weir__debt_of_device(line, debt->owner), step, bytes);
-        moved += bytes;
+        moved += weir__debt_pass(debt, after, UINT64_MAX, weir__debt_of_device(line, debt->owner), step);
     }
     moved += move_points(line, after, step);
     weir__tables_unlock();
@@ -374,7 +371,7 @@ static void count_open(struct weir__debt *debt, uint64_t bytes, uint64_t *step)
 {
     struct weir__line *line = debt->line;
     *step = atomic_load(&line->step);
-    weir__debt_add(debt, *step, bytes);
+    weir__debt_add(debt, bytes, step);
     atomic_fetch_add(&line->uncovered, bytes);
     if (atomic_load(&line->kind) == WEIR__LINE_GONE)
         weir__line_end_if(line, WEIR__LINE_GONE);
@@ -388,7 +385,7 @@ static int count_marked(struct weir__debt *debt, uint64_t bytes, uint64_t *step)
     bool is_open = atomic_load(&line->kind) == WEIR__LINE_OPEN;
     int code = make_mark(line, taken + bytes, !taken && !is_open, step);
     if (code == GPU_SUCCESS)
-        weir__debt_add(debt, *step, bytes);
+        weir__debt_add(debt, bytes, step);
     else
         atomic_fetch_add(&line->uncovered, taken);
     return code;
@@ -406,11 +403,11 @@ int weir__line_free(struct weir__debt *debt, uint64_t bytes, uint64_t due, uint6
     }
     pthread_mutex_lock(&line->lock);
     weir__line_revive(line);
-    if (!due) {
+    if (!due || debt->owner->tracker) {
         code = count_marked(debt, bytes, step);
     } else {
         *step = atomic_load(&line->step);
-        weir__debt_add(debt, *step, bytes);
+        weir__debt_add(debt, bytes, step);
         if (atomic_fetch_add(&line->uncovered, bytes) + bytes >= due)
             weir__line_cover_locked(line, true);
     }

@@ -212,8 +212,7 @@ static bool pass(struct weir__debt *debt, const struct weir__mark *mark, struct 
         return false;
     lender->passed = mark->step;
     weir__tables_lock(); /* so that it is pending at any moment */
-    uint64_t bytes = weir__debt_take(debt, atomic_load(&lender->done), mark->step);
-    weir__debt_add(own, atomic_load(&user->step), bytes);
+    uint64_t bytes = weir__debt_pass(debt, atomic_load(&lender->done), mark->step, own, atomic_load(&user->step));
     weir__tables_unlock();
     atomic_fetch_add(&user->uncovered, bytes);
     *got += bytes;
@@ -228,7 +227,7 @@ static void borrow(struct weir__line *lender, struct weir__debt *own, uint64_t e
     weir__tables_unlock();
     pthread_mutex_lock(&lender->lock);
     bool goes_on = debt, is_covered = false;
-    for (unsigned i = 0; goes_on && *got < enough && weir__debt_pending(debt); i++) {
+    for (unsigned i = 0; goes_on && *got < enough && weir__debt_has(debt, atomic_load(&lender->done), UINT64_MAX); i++) {
         if (i >= lender->count) {
             if (is_covered || weir__line_cover_locked(lender, false) != GPU_SUCCESS || !lender->count)
                 break;
@@ -236,7 +235,7 @@ static void borrow(struct weir__line *lender, struct weir__debt *own, uint64_t e
             i = lender->count - 1; /* the new one, or the newest that was recorded anew */
         }
         const struct weir__mark *mark = &lender->marks[i];
-        if (weir__debt_bytes(debt, atomic_load(&lender->done), mark->step))
+        if (weir__debt_has(debt, atomic_load(&lender->done), mark->step))
             goes_on = pass(debt, mark, own, got);
     }
     pthread_mutex_unlock(&lender->lock);

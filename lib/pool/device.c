@@ -153,21 +153,3 @@ uint64_t weir__device_idle(struct weir__device *device)
             idle += weir__pool_idle(pool);
     return idle;
 }
-
-uint64_t weir__device_pending(struct weir__device *device)
-{
-    uint64_t bytes = 0;
-    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
-        bytes += pool->backing->ops->pending(pool->backing);
-    return bytes;
-}
-
-bool weir__device_tell(struct weir__device *device, enum weir__tell what, uint64_t stream)
-{
-    bool answer = false;
-    if (!device->w->has_arenas)
-        return false; /* all others hear it from CUDA */
-    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
-        answer = pool->backing->ops->tell(pool->backing, what, stream) || answer;
-    return answer;
-}

@@ -107,12 +107,6 @@ void weir__device_remove_pool(struct weir__device *device, weir_pool *pool);
 /* Bytes that its pools have reserved, that nobody uses, and that could go back. */
 uint64_t weir__device_idle(struct weir__device *device);
 
-/* Bytes that were freed in its pools and not seen complete, as far as the pools know. */
-uint64_t weir__device_pending(struct weir__device *device);
-
-/* Tells all of its pools (backing.h). Returns whether one of them answered so. Call it in relaxed capture mode. */
-bool weir__device_tell(struct weir__device *device, enum weir__tell what, uint64_t stream);
-
 /* The first pool (after NULL), or the one behind `after`, held; releases `after`. NULL at the end. */
 weir_pool *weir__device_next_pool(struct weir__device *device, weir_pool *after);
 

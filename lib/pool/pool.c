@@ -70,7 +70,7 @@ static weir_status create_arena(weir_pool *pool, const struct policy *policy, co
         return WEIR_OK;
     int code = is_auto && !pool->w->gpu->supports(pool->device->index, GPU_FEATURE_MAPPING, NULL, 0)
                    ? GPU_NOT_SUPPORTED
-                   : weir__arena_create(pool->device->info.memory, &pool->native.backing, &pool->backing);
+                   : weir__arena_create(pool->device->info.memory, pool->device, &pool->native.backing, &pool->backing);
     if (!weir__pool_is_private(pool))
         pool->w->has_arenas = true;
     if (code == GPU_SUCCESS) {
@@ -164,8 +164,8 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
         return NULL;
     }
     weir__cuda_init(&pool->native, device->w->gpu, device->index, &pool->lock);
-    weir__debts_init(&pool->debts, device->fences);
-    pool->debts.group = device;
+    weir__debts_init(&pool->native.backing.debts, device->fences);
+    pool->native.backing.debts.group = device;
     pthread_mutex_init(&pool->lock, NULL);
     weir__growth_init(&pool->growth);
     pool->kind.of = is_private ? WEIR__POOL_OF_STREAM : entry->backing == POLICY_BACKING_DEFAULT ? WEIR__POOL_OF_DRIVER : WEIR__POOL_OF_ENTRY;
@@ -234,13 +234,13 @@ static int destroy_handles(weir_pool *pool)
 {
     /* What lives on is freed where nothing is counted, and so is what others took from the device's current pool. */
     bool asks_figures = !pool->native.is_exportable || pool->current.former || atomic_load(&pool->figures.taken);
-    return weir__cuda_destroy(&pool->native, weir__debts_are_settled(&pool->debts), asks_figures);
+    return weir__cuda_destroy(&pool->native, weir__debts_are_settled(&pool->native.backing.debts), asks_figures);
 }
 
 /* The pool was retired: its weir may be gone. */
 static bool end_retired(struct weir__debts *debts)
 {
-    weir_pool *pool = WEIR__ITEM(debts, weir_pool, debts);
+    weir_pool *pool = WEIR__ITEM(debts, weir_pool, native.backing.debts);
     destroy_handles(pool);
     if (!weir__cuda_is_gone(&pool->native))
         return false;
@@ -252,11 +252,11 @@ static bool end_retired(struct weir__debts *debts)
 /* The struct stays with its debts until the handles can be destroyed. One whose debts are never settled would stay for nothing. */
 static void free_or_retire(weir_pool *pool)
 {
-    if (!weir__cuda_is_gone(&pool->native) && !atomic_load(&pool->debts.is_unknown)) {
-        weir__debts_retire(&pool->debts, end_retired);
+    if (!weir__cuda_is_gone(&pool->native) && !atomic_load(&pool->native.backing.debts.is_unknown)) {
+        weir__debts_retire(&pool->native.backing.debts, end_retired);
         return;
     }
-    weir__debts_end(&pool->debts);
+    weir__debts_end(&pool->native.backing.debts);
     free(pool);
 }
 
@@ -276,7 +276,7 @@ void weir__pool_free(weir_pool *pool, enum weir__pool_end end)
     struct weir__closing closing = {.pending = 0};
     pool->backing->ops->close(pool->backing, &closing);
     if (!pool->native.is_exportable)
-        weir__debts_end(&pool->debts); /* CUDA's figures tell, and some of its frees may never get a mark */
+        weir__debts_end(&pool->native.backing.debts); /* CUDA's figures tell, and some of its frees may never get a mark */
     int code = destroy_handles(pool);
     if (closing.is_left)
         say_left(pool, closing.left);
@@ -311,7 +311,7 @@ static void park(weir_pool *pool)
     }
     pthread_mutex_unlock(&pool->lock);
     if (is_left)
-        pool->backing->ops->tell(pool->backing, WEIR__TELL_SYNCHRONISED, 0);
+        pool->backing->ops->synchronised(pool->backing);
     weir__relaxed_end(pool->w->gpu, mode);
     if (is_left)
         weir__pool_left(pool);

@@ -89,7 +89,6 @@ struct weir_pool {
     } before;
 
     struct weir__growth growth;
-    struct weir__debts debts; /* what was freed of it and is not known to be complete. Its group is the device, until it is retired */
 
     pthread_mutex_t lock;
 

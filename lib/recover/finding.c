@@ -50,7 +50,7 @@ static uint64_t sum_of(uint64_t a, uint64_t b)
 /* What only the fences know to be pending, as the pool is not told of streams. */
 static void add_debts(struct figures *figures, const weir_pool *pool)
 {
-    const struct weir__scope scope = {.fences = pool->device->fences, .debts = &pool->debts};
+    const struct weir__scope scope = {.fences = pool->device->fences, .debts = &pool->backing->debts};
     uint64_t lost = weir__scope_lost(&scope), freed = weir__scope_pending(&scope);
     figures->unnoted += lost;
     figures->pending += freed > lost ? freed - lost : 0;

@@ -111,8 +111,8 @@ struct waits {
 static struct weir__line *own_line(const struct weir__climb *climb)
 {
     const struct weir__request *request = climb->request;
-    struct weir__line *line = request->opened ? NULL : weir__stream_line(climb->device, request->stream);
-    if (!line || weir__debt_of(&request->pool->debts, line))
+    struct weir__line *line = request->opened ? NULL : weir__stream_line(climb->device, request->stream, request->id);
+    if (!line || weir__debt_of(&request->pool->backing->debts, line))
         return line;
     weir__line_put(line);
     return NULL;
@@ -136,24 +136,15 @@ static void waits_end(const struct waits *waits)
         weir__line_put(waits->own);
 }
 
-/* Bytes of other weirs that came free in their arenas. *left: whether there are more to wait for. */
-static uint64_t look_at_others(struct weir__climb *climb, bool *left)
-{
-    uint64_t bytes = 0;
-    *left = !climb->request->at_cap && weir__others_look(climb->device, &bytes);
-    return bytes;
-}
-
 /* Bytes that were freed, and that CUDA has not known to be complete until now. */
 static uint64_t see_frees(struct weir__climb *climb)
 {
     struct waits waits;
     uint64_t bytes;
-    bool are_others;
     waits_begin(climb, &waits);
     weir__wait_look(&waits.wait, &bytes);
     waits_end(&waits);
-    return bytes + look_at_others(climb, &are_others);
+    return bytes;
 }
 
 /* What other weirs' pools of CUDA's have idle, which an arena can have only once it went back to the device. Returns the bytes. */
@@ -208,21 +199,12 @@ static void count_waited(struct weir__climb *climb, uint64_t bytes, uint64_t mos
     *gave = *gave + bytes < most ? *gave + bytes : *gave < most ? most : *gave;
 }
 
-/* Whether a free in a pool that counts has an event that is not complete. In an arena those of any size on unopened streams have one. */
-static bool are_pools_waited_for(const struct weir__climb *climb)
-{
-    const weir_pool *own = climb->request->pool;
-    if (climb->request->at_cap)
-        return own->backing->ops->tell(own->backing, WEIR__TELL_LOOK, 0);
-    return weir__device_tell(climb->device, WEIR__TELL_LOOK, 0);
-}
-
 static bool rung_wait(struct weir__climb *climb, void **ptr)
 {
     struct waits waits;
     uint64_t idle = idle_of(climb), began = climb->gpu->now(), next = began + MOMENT;
     uint64_t untried = 0, pause = 0; /* bytes that came free since the last attempt */
-    bool any = false, rescued = false, in_arenas = climb->device->w->has_arenas, are_orphans, are_others = true;
+    bool any = false, rescued = false, are_orphans;
     waits_begin(climb, &waits);
     do {
         uint64_t seen;
@@ -232,11 +214,7 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
         /* What was done at the first look was not waited for. */
         if (pause)
             count_waited(climb, seen, idle);
-        uint64_t others = are_others ? look_at_others(climb, &are_others) : 0;
-        untried += seen + others + orphans;
-        bool were_in_arenas = in_arenas;
-        in_arenas = are_pools_waited_for(climb);
-        any = any || others || (were_in_arenas && !in_arenas);
+        untried += seen + orphans;
         /* A failed attempt at a large size is dear, so there is none before enough came free, or before waits that promise nothing. Of what
            came free elsewhere, and of what was freed after these waits began, nothing is known here, so all is looked at anew, each time
            after as long again. */
@@ -248,7 +226,7 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
             any = false;
         }
     } while (!rescued && !weir__climb_is_over(climb) &&
-             (waits.wait.left || in_arenas || are_others || are_orphans) && weir__climb_pause(climb, &pause));
+             (waits.wait.left || are_orphans) && weir__climb_pause(climb, &pause));
     waits_end(&waits);
     return rescued || (any && weir__climb_retry(climb, ptr));
 }

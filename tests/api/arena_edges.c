@@ -191,6 +191,26 @@ START_TEST(small_frees_on_a_stream_that_is_not_open_are_waited_for)
 }
 END_TEST
 
+/* The two blocks are neighbours, and the later free is not complete. */
+START_TEST(early_free_on_a_busy_stream_that_is_not_open_serves_others)
+{
+    scene_open("weir: 1\npools: { main: { " ARENA ", release_threshold: all, max_size: 160MiB, on_oom: { steps: [] },"
+               " reuse: { internal_dependencies: false } } }\n");
+    gpu_stream raw = scene_stream(0), other = scene_stream(0);
+    void *early = scene_malloc_on(raw, 64 * MIB), *late = scene_malloc_on(raw, 64 * MIB), *live = scene_malloc_on(raw, 32 * MIB);
+    scene_delay(raw, 1);
+    scene_free_on(raw, early);
+    scene_delay(raw, LONG);
+    scene_free_on(raw, late);
+    scene_pass(UINT64_C(2000000));
+    void *ptr = scene_malloc_on(other, 64 * MIB);
+    ck_assert_ptr_eq(ptr, early);
+    scene_free_on(other, ptr);
+    scene_free_on(other, live);
+    scene_sync(raw);
+}
+END_TEST
+
 START_TEST(synchronise_looks_once_at_what_is_pending)
 {
     scene_open("weir: 1\npools: { main: { " ARENA ", release_threshold: 0 } }\n");
@@ -446,5 +466,10 @@ int main(void)
         suite_add(tcase, request_that_borrows_in_vain_does_not_do_so_twice,
                   synchronise_looks_once_at_what_is_pending, last_step_of_another_pool_serves_an_arena,
                   without_ids_of_streams_frees_serve_whom_they_may, legacy_streams_of_two_devices_are_told_apart);
+    if (scene_is_sim()) {
+        TCase *by_hand = suite_case(suite, "arena_by_hand", 60);
+        tcase_add_checked_fixture(by_hand, scene_begin_by_hand, scene_end_by_hand);
+        suite_add(by_hand, early_free_on_a_busy_stream_that_is_not_open_serves_others);
+    }
     return suite_run(suite);
 }

@@ -120,7 +120,7 @@ START_TEST(request_without_addresses_says_so_and_takes_nothing_from_others)
 }
 END_TEST
 
-/* Whether the arena is closed. */
+/* Whether the arena is closed, and whether the line of a stream that was never named or its debt lacks memory. */
 START_TEST(free_without_host_memory_is_no_want_of_the_devices)
 {
     weir_error error = WEIR_ERROR_INIT;
@@ -128,10 +128,10 @@ START_TEST(free_without_host_memory_is_no_want_of_the_devices)
         return;
     scene_open("weir: 1\npools: { main: { backing: arena, cache: off } }\n");
     gpu_stream stream = scene_stream(0);
-    void *ptr = scene_malloc_on(stream, PAGE);
-    if (_i)
+    void *ptr = scene_malloc_on(scene_stream(0), PAGE);
+    if (_i & 1)
         scene_close();
-    fail_malloc_at(1);
+    fail_malloc_at(_i & 2 ? 2 : 1);
     weir_status status = weir_free(scene.w, ptr, stream);
     fail_malloc_at(0);
     ck_assert_int_eq(status, WEIR_NO_HOST_MEMORY);
@@ -153,6 +153,6 @@ int main(void)
               arena_without_addresses_is_refused_by_name_with_the_remedy);
     tcase_add_loop_test(tcase, auto_without_an_arena_is_a_pool_of_cudas_and_says_so_once, 0, (int)(sizeof wants / sizeof *wants));
     suite_add(tcase, private_pool_without_addresses_says_so_too, request_without_addresses_says_so_and_takes_nothing_from_others);
-    tcase_add_loop_test(tcase, free_without_host_memory_is_no_want_of_the_devices, 0, 2);
+    tcase_add_loop_test(tcase, free_without_host_memory_is_no_want_of_the_devices, 0, 4);
     return suite_run(suite);
 }

@@ -171,11 +171,11 @@ START_TEST(stream_of_a_destroyed_context_is_touched_by_nobody)
     ck_assert_int_eq(weir_stream_synchronize(gone, NULL), WEIR_INVALID);
     ck_assert_int_eq(weir_stream_free(gone, ptr), WEIR_INVALID);
     ck_assert_int_eq(weir_stream_close(gone), WEIR_OK);
-    ck_assert_int_eq(weir_free(w, ptr, NULL), WEIR_OK);
     if (is_replaced)
         ck_assert_int_eq(fixture_gpu()->stream_synchronize(other), GPU_SUCCESS); /* an event behind the device is behind this stream */
     weir__scope_look(&scope);
     ck_assert_uint_eq(weir__scope_marked(&scope), 0);
+    ck_assert_int_eq(weir_free(w, ptr, NULL), WEIR_OK);
     trim(w);
     ck_assert_int_eq(weir_free(w, beside, NULL), WEIR_OK);
     weir_close(w);

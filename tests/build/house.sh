@@ -86,7 +86,7 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
     check "fence_includes_only_what_is_below_it" includes_only "$base|lib/fence/" lib/fence/*.[ch]
     check "record_includes_only_what_is_below_it" includes_only "$base|lib/record/" lib/record/*.[ch]
     check "arena_includes_only_arena_and_its_tree" includes_only 'lib/backing/arena/|lib/base/treap\.h"|config\.h"' lib/backing/arena/*.[ch]
-    check "backing_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/backing/" lib/backing/*.[ch]
+    check "backing_includes_only_what_is_below_it" includes_only "$base|lib/fence/|lib/record/|lib/backing/" lib/backing/*.[ch]
     below="$base|lib/fence/|lib/record/|lib/backing/|lib/pool/"
     check "pool_includes_only_what_is_below_it" includes_only "$below" lib/pool/*.[ch]
     check "alloc_includes_only_what_is_below_it" includes_only "$below|lib/alloc/" lib/alloc/*.[ch]

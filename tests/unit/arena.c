@@ -93,6 +93,29 @@ START_TEST(of_neighbours_that_merge_the_later_free_counts)
 }
 END_TEST
 
+/* The stream itself is served from both at once. */
+START_TEST(of_neighbours_whose_stream_keeps_steps_apart_each_free_counts)
+{
+    struct model *m = model_new(20);
+    struct model_block *blocks[3];
+    m->streams[ONE].large.keeps_steps = true;
+    for (int i = 0; i < 3; i++)
+        blocks[i] = get(m, ONE, 4 * MIB);
+    put(m, blocks[0], ONE);
+    put(m, blocks[1], ONE);
+    model_check(m);
+    struct model_block *both = get(m, ONE, 8 * MIB);
+    expect_offset(both, 0);
+    put(m, both, ONE);
+    put(m, blocks[2], ONE);
+    model_complete(m, ONE, 3);
+    model_check(m);
+    ck_assert_uint_eq(weir__arena_figures(&m->arena).complete, 8 * MIB);
+    ck_assert_uint_eq(weir__arena_figures(&m->arena).pending, 4 * MIB);
+    model_end(m);
+}
+END_TEST
+
 START_TEST(frees_reported_out_of_order_are_complete_in_their_order)
 {
     struct model *m = model_new(20);
@@ -614,6 +637,7 @@ int main(void)
     tcase_add_test(owners, a_request_on_no_stream_gets_only_what_is_complete);
     tcase_add_test(owners, a_free_that_is_complete_already_is_anybodys);
     tcase_add_test(owners, of_neighbours_that_merge_the_later_free_counts);
+    tcase_add_test(owners, of_neighbours_whose_stream_keeps_steps_apart_each_free_counts);
     tcase_add_test(owners, frees_reported_out_of_order_are_complete_in_their_order);
     tcase_add_test(owners, own_and_complete_neighbours_serve_one_request_before_the_arena_grows);
     tcase_add_test(owners, neighbours_of_others_do_not_serve);

@@ -303,10 +303,15 @@ void model_complete(struct model *m, int stream, uint64_t sequence)
     weir__arena_complete(&m->arena, &m->streams[stream], sequence);
 }
 
+static bool is_pending(const struct weir__extent *extent)
+{
+    return extent->state == WEIR__EXTENT_FREE || (extent->state == WEIR__EXTENT_HELD && extent->former == WEIR__EXTENT_FREE);
+}
+
 static void wait_in(const struct weir__extents *extents, const struct weir__extent_stream *stream, int to, uint32_t sequence)
 {
     for (const struct weir__extent *extent = extents->first; extent != &extents->end; extent = extent->after)
-        for (uint64_t i = 0; extent->state == WEIR__EXTENT_FREE && extent->stream == stream && i < extent->bytes; i += GRAIN)
+        for (uint64_t i = 0; is_pending(extent) && extent->stream == stream && i < extent->bytes; i += GRAIN)
             *grain_at(extent->address + i) = (struct grain){.block = -1, .stream = (int8_t)to, .sequence = sequence};
 }
 
@@ -317,7 +322,7 @@ void model_wait(struct model *m, int stream, int to)
         return;
     wait_in(&m->arena.small.extents, &m->streams[stream].small, to, (uint32_t)sequence);
     wait_in(&m->arena.large.extents, &m->streams[stream].large, to, (uint32_t)sequence);
-    weir__arena_pass_on(&m->arena, &m->streams[stream], m->sequences[stream], &m->streams[to], sequence);
+    weir__arena_pass_on(&m->arena, &m->streams[stream], 0, m->sequences[stream], &m->streams[to], sequence);
 }
 
 uint64_t model_trim(struct model *m, uint64_t bytes)
@@ -422,6 +427,8 @@ void model_run(const uint8_t *data, size_t size, bool host_may_fail)
 {
     model_new(20);
     model.host_may_fail = host_may_fail;
+    for (int i = 1; i < MODEL_STREAMS; i += 2)
+        model.streams[i].small.keeps_steps = model.streams[i].large.keeps_steps = true;
     while (size >= STEP) {
         const uint8_t *now = data;
         /* Some steps are followed by those that happen within them. */

@@ -41,11 +41,11 @@ void weir__arena_complete(struct weir__arena *arena, struct weir__arena_stream *
     weir__extents_complete(&arena->large.extents, &stream->large, sequence);
 }
 
-void weir__arena_pass_on(struct weir__arena *arena, struct weir__arena_stream *stream, uint64_t sequence, struct weir__arena_stream *to,
-                         uint64_t to_sequence)
+uint64_t weir__arena_pass_on(struct weir__arena *arena, struct weir__arena_stream *stream, uint64_t after, uint64_t sequence,
+                             struct weir__arena_stream *to, uint64_t to_sequence)
 {
-    weir__extents_pass_on(&arena->small.extents, &stream->small, sequence, &to->small, to_sequence);
-    weir__extents_pass_on(&arena->large.extents, &stream->large, sequence, &to->large, to_sequence);
+    return weir__extents_pass_on(&arena->small.extents, &stream->small, after, sequence, &to->small, to_sequence) +
+           weir__extents_pass_on(&arena->large.extents, &stream->large, after, sequence, &to->large, to_sequence);
 }
 
 uint64_t weir__arena_trim(struct weir__arena *arena, uint64_t bytes)

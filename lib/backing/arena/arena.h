@@ -58,8 +58,8 @@ void weir__arena_give(struct weir__arena *arena, struct weir__extent *extent, st
 void weir__arena_complete(struct weir__arena *arena, struct weir__arena_stream *stream, uint64_t sequence);
 
 /* As weir__extents_pass_on(). */
-void weir__arena_pass_on(struct weir__arena *arena, struct weir__arena_stream *stream, uint64_t sequence, struct weir__arena_stream *to,
-                         uint64_t to_sequence);
+uint64_t weir__arena_pass_on(struct weir__arena *arena, struct weir__arena_stream *stream, uint64_t after, uint64_t sequence,
+                             struct weir__arena_stream *to, uint64_t to_sequence);
 
 /* As weir__pages_trim(), the large part first. */
 uint64_t weir__arena_trim(struct weir__arena *arena, uint64_t bytes);

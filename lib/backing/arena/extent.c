@@ -147,7 +147,8 @@ static void remove_hole(struct weir__extents *extents, struct weir__extent *exte
 
 static bool merges(const struct weir__extent *one, const struct weir__extent *other)
 {
-    return one->state == WEIR__EXTENT_FREE && other->state == WEIR__EXTENT_FREE && one->stream == other->stream;
+    return one->state == WEIR__EXTENT_FREE && other->state == WEIR__EXTENT_FREE && one->stream == other->stream &&
+           (!one->stream || !one->stream->keeps_steps || one->sequence == other->sequence);
 }
 
 /* The upper neighbour takes over what is below it. */
@@ -281,14 +282,16 @@ static struct weir__extent *run_of(struct weir__extent *extent)
     struct weir__extent *before = extent->before;
     if (!before || !weir__extent_serves(before, extent->stream))
         return extent;
-    /* It is complete, or it would have merged; so is nothing before that. */
+    if (before->stream)
+        return NULL;
+    /* It is complete; so is nothing before that, or they would have merged. */
     return before->before && weir__extent_serves(before->before, extent->stream) ? NULL : before;
 }
 
 static struct weir__extent *find_run(const struct weir__extents *extents, const struct weir__extent_stream *stream, uint64_t bytes)
 {
     struct weir__extent *found = NULL;
-    if (!stream || !extents->complete_bytes || stream->bytes + extents->complete_bytes < bytes)
+    if (!stream || stream->bytes + extents->complete_bytes < bytes)
         return NULL;
     for (struct weir__extent *own = stream->oldest; own; own = own->later) {
         struct weir__extent *first = own->state == WEIR__EXTENT_FREE ? run_of(own) : NULL;
@@ -355,18 +358,22 @@ void weir__extents_complete(struct weir__extents *extents, struct weir__extent_s
         change_stream(extents, stream->oldest, NULL, 0);
 }
 
-void weir__extents_pass_on(struct weir__extents *extents, struct weir__extent_stream *stream, uint64_t sequence,
-                           struct weir__extent_stream *to, uint64_t to_sequence)
+uint64_t weir__extents_pass_on(struct weir__extents *extents, struct weir__extent_stream *stream, uint64_t after, uint64_t sequence,
+                               struct weir__extent_stream *to, uint64_t to_sequence)
 {
+    uint64_t bytes = 0;
     if (to == stream)
-        return;
+        return 0;
     if (to_sequence <= to->completed)
         to = NULL;
     for (struct weir__extent *extent = stream->oldest, *later; extent && extent->sequence <= sequence; extent = later) {
         later = extent->later;
-        if (extent->state == WEIR__EXTENT_FREE)
-            change_stream(extents, extent, to, to_sequence);
+        if (extent->sequence <= after)
+            continue;
+        bytes += extent->bytes;
+        change_stream(extents, extent, to, to_sequence);
     }
+    return bytes;
 }
 
 /* Holding ------------------------------------------------------------------------------------------------------------------------------ */

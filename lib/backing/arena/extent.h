@@ -4,7 +4,8 @@
  *
  * Pure: it touches none of the memory, calls no driver and waits for nothing. One thread at a time: its owner, an arena, has the lock. The
  * range is divided into extents without a gap, linked in the order of their addresses. Neighbours that do not differ are
- * merged: holes, complete extents, and extents that one stream freed, of whose sequences the later one counts.
+ * merged: holes, complete extents, and extents that one stream freed. Of the sequences of those the later one counts, so the earlier free
+ * serves others later than it could; a stream that keeps steps apart has neighbours of different sequences unmerged instead.
  *
  * A free extent is its stream's until that stream was seen to have completed the free: until then it serves that stream alone, behind the
  * free. After that it is complete, and serves anybody. Streams are told apart by their struct alone; the sequence of a free is any number
@@ -59,6 +60,7 @@ struct weir__extent_stream {
     struct weir__extent *oldest, *newest; /* the queue of these extents, in the order of the sequences */
     uint64_t completed;                   /* the highest sequence that was seen complete */
     uint64_t bytes;
+    bool keeps_steps; /* from now on neighbours merge only if they have the same sequence */
 };
 
 struct weir__extents {
@@ -106,10 +108,10 @@ void weir__extents_give(struct weir__extents *extents, struct weir__extent *exte
 /* The stream has completed all frees up to the sequence. */
 void weir__extents_complete(struct weir__extents *extents, struct weir__extent_stream *stream, uint64_t sequence);
 
-/* The stream `to` was made to wait for all frees of `stream` up to `sequence`, and gets there before its own `to_sequence`. The pending
-   extents of these frees become `to`'s, as if it had freed them then; those that are held stay with `stream`. */
-void weir__extents_pass_on(struct weir__extents *extents, struct weir__extent_stream *stream, uint64_t sequence,
-                           struct weir__extent_stream *to, uint64_t to_sequence);
+/* The stream `to` was made to wait for the frees of `stream` behind `after` and up to `sequence`, and gets there before its own
+   `to_sequence`. The pending extents of these frees become `to`'s, as if it had freed them then. Returns their bytes. */
+uint64_t weir__extents_pass_on(struct weir__extents *extents, struct weir__extent_stream *stream, uint64_t after, uint64_t sequence,
+                               struct weir__extent_stream *to, uint64_t to_sequence);
 
 /* Whether the extent is free and may serve a request on the stream. */
 static inline bool weir__extent_serves(const struct weir__extent *extent, const struct weir__extent_stream *stream)

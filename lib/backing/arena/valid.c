@@ -85,7 +85,9 @@ static bool is_extent_valid(const struct weir__extents *extents, const struct we
     case WEIR__EXTENT_FREE:
         *(extent->stream ? &sums->pending : &sums->complete) += extent->bytes;
         sums->complete_count += !extent->stream && is_in_bin(extents, extent);
-        return after->state != WEIR__EXTENT_FREE || after->stream != extent->stream;
+        /* Where a stream has kept steps apart, neighbours of different sequences are there. */
+        return after->state != WEIR__EXTENT_FREE || after->stream != extent->stream ||
+               (extent->stream && after->sequence != extent->sequence);
     case WEIR__EXTENT_LIVE:
         sums->live += extent->bytes;
         sums->live_count++;
