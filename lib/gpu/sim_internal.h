@@ -163,6 +163,7 @@ struct sim_pool {
     int fd;              /* the memfd behind an exportable or imported pool, else -1 */
     struct sim_segment *segments;
     struct sim_index index;
+    struct sim_waits freed; /* the last free of each stream that ever freed in it */
     size_t blocks, unobserved; /* live segments; free segments not observed yet */
     uint64_t held, exported, reserved, reserved_high, used, used_high;
 };
@@ -353,11 +354,16 @@ void sim_sleep(uint64_t nanoseconds);
 
 /* sim_stream.c ------------------------------------------------------------------------------------------------------------------------- */
 
+/* 0 or GPU_OUT_OF_MEMORY: everything of that stream up to the sequence is among the waits. */
+int sim_waits_add(struct sim_waits *waits, uint64_t stream, uint64_t sequence);
+void sim_waits_clear(struct sim_waits *waits);
+/* Up to which sequence what that stream was given is among them; 0: nothing is. */
+uint64_t sim_waits_for(const struct sim_waits *waits, uint64_t stream);
+
 /* Puts the stream in place of a fixed handle. 0, GPU_OUT_OF_MEMORY, or GPU_INVALID_HANDLE: there is no such stream. */
 int sim_stream_find(gpu_stream *stream);
 /* The same for an operation that is queued on the stream: also the error that it gets where a capture is in its way. */
 int sim_work_begin(gpu_stream *stream);
-uint64_t sim_stream_waited(const struct sim_stream *stream, uint64_t other);
 /* Makes the stream wait until `done_at` for what another one was given up to `sequence`. 0 or GPU_OUT_OF_MEMORY. */
 int sim_stream_wait_for(struct sim_stream *stream, uint64_t other, uint64_t sequence, uint64_t done_at);
 void sim_stream_init(struct sim_stream *stream, enum sim_stream_kind kind, int device);
@@ -446,7 +452,7 @@ bool sim_memory_is_usable(const struct sim_pool *pool, const struct sim_segment 
 int sim_memory_take(struct sim_pool *pool, size_t size, struct sim_stream *stream, void **ptr);
 /* The live segment that begins at ptr, and its pool; NULL if there is none. */
 struct sim_segment *sim_memory_block(const void *ptr, struct sim_pool **pool);
-void sim_memory_free(struct sim_pool *pool, struct sim_segment *segment, struct sim_stream *stream);
+int sim_memory_free(struct sim_pool *pool, struct sim_segment *segment, struct sim_stream *stream);
 /* Maps `size` bytes at that offset of an imported pool's memory, or finds where they are mapped already. */
 int sim_memory_import(struct sim_pool *pool, uint64_t offset, uint64_t size, void **ptr);
 /* The live segment stays with the pool from now on. */

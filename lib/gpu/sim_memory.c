@@ -24,7 +24,10 @@ bool sim_memory_is_usable(const struct sim_pool *pool, const struct sim_segment 
         return true;
     if (is_allowed(pool, GPU_POOL_REUSE_OPPORTUNISTIC) && segment->done_at <= sim.now)
         return true;
-    return is_allowed(pool, GPU_POOL_REUSE_EVENT_DEPENDENCIES) && sim_stream_waited(stream, segment->freed_by) >= segment->sequence;
+    /* A stream that has waited for an older free of that stream gets nothing that it freed in the pool (measured). */
+    uint64_t waited = sim_waits_for(&stream->waits, segment->freed_by);
+    return is_allowed(pool, GPU_POOL_REUSE_EVENT_DEPENDENCIES) && waited >= segment->sequence &&
+           waited >= sim_waits_for(&pool->freed, segment->freed_by);
 }
 
 /* Whether the stream may have it once it waits for the free. CUDA calls a wait that it inserts by itself an internal dependency. */
@@ -168,8 +171,11 @@ bool sim_memory_is_present(const struct sim_pool *pool, const void *ptr, size_t 
     return true;
 }
 
-void sim_memory_free(struct sim_pool *pool, struct sim_segment *segment, struct sim_stream *stream)
+int sim_memory_free(struct sim_pool *pool, struct sim_segment *segment, struct sim_stream *stream)
 {
+    int code = sim_waits_add(&pool->freed, stream->id, sim.sequence + 1);
+    if (code)
+        return code;
     sim_index_remove_block(pool, segment);
     segment->state = SIM_SEGMENT_FREE;
     segment->observed = false;
@@ -181,6 +187,7 @@ void sim_memory_free(struct sim_pool *pool, struct sim_segment *segment, struct 
     pool->blocks--;
     sim_index_list(pool, segment);
     sim_run_join(pool, segment);
+    return 0;
 }
 
 /* Seeing that frees have ended --------------------------------------------------------------------------------------------------------- */

@@ -302,6 +302,5 @@ int sim_free_async(void *ptr, gpu_stream stream)
     struct sim_segment *segment = sim_memory_block(ptr, &pool);
     if (!segment)
         return GPU_INVALID_VALUE;
-    sim_memory_free(pool, segment, stream);
-    return 0;
+    return sim_memory_free(pool, segment, stream);
 }

@@ -167,6 +167,7 @@ void sim_memory_close(struct sim_pool *pool)
         free(segment);
     }
     sim_index_clear(&pool->index);
+    sim_waits_clear(&pool->freed);
     munmap(pool->base, pool->span);
     if (pool->fd >= 0)
         close(pool->fd);

@@ -7,7 +7,7 @@
 
 /* Waits -------------------------------------------------------------------------------------------------------------------------------- */
 
-static int waits_add(struct sim_waits *waits, uint64_t stream, uint64_t sequence)
+int sim_waits_add(struct sim_waits *waits, uint64_t stream, uint64_t sequence)
 {
     for (size_t i = 0; i < waits->count; i++) {
         if (waits->items[i].stream != stream)
@@ -32,27 +32,27 @@ static int waits_merge(struct sim_waits *into, const struct sim_waits *from)
 {
     int code = 0;
     for (size_t i = 0; i < from->count && !code; i++)
-        code = waits_add(into, from->items[i].stream, from->items[i].sequence);
+        code = sim_waits_add(into, from->items[i].stream, from->items[i].sequence);
     return code;
 }
 
-static void waits_clear(struct sim_waits *waits)
+void sim_waits_clear(struct sim_waits *waits)
 {
     free(waits->items);
     *waits = (struct sim_waits){ 0 };
 }
 
-uint64_t sim_stream_waited(const struct sim_stream *stream, uint64_t other)
+uint64_t sim_waits_for(const struct sim_waits *waits, uint64_t stream)
 {
-    for (size_t i = 0; i < stream->waits.count; i++)
-        if (stream->waits.items[i].stream == other)
-            return stream->waits.items[i].sequence;
+    for (size_t i = 0; i < waits->count; i++)
+        if (waits->items[i].stream == stream)
+            return waits->items[i].sequence;
     return 0;
 }
 
 int sim_stream_wait_for(struct sim_stream *stream, uint64_t other, uint64_t sequence, uint64_t done_at)
 {
-    int code = waits_add(&stream->waits, other, sequence);
+    int code = sim_waits_add(&stream->waits, other, sequence);
     if (!code)
         stream->busy_until = sim_time_join(stream->busy_until, done_at);
     return code;
@@ -62,7 +62,7 @@ int sim_stream_wait_for(struct sim_stream *stream, uint64_t other, uint64_t sequ
 
 void sim_stream_init(struct sim_stream *stream, enum sim_stream_kind kind, int device)
 {
-    waits_clear(&stream->waits);
+    sim_waits_clear(&stream->waits);
     *stream = (struct sim_stream){ .kind = kind, .device = device, .id = ++sim.last_id };
     stream->context = kind == SIM_STREAM_CREATED ? sim_context_here(device) : 0;
 }
@@ -154,7 +154,7 @@ void sim_thread_streams_clear(struct sim_thread *thread)
             continue;
         sim_capture_drop_origin(stream);
         unlink_stream(stream);
-        waits_clear(&stream->waits);
+        sim_waits_clear(&stream->waits);
         free(stream);
         thread->streams[device] = NULL;
     }
@@ -165,7 +165,7 @@ static void free_streams(struct sim_stream **list)
     while (*list) {
         struct sim_stream *stream = *list;
         *list = stream->next;
-        waits_clear(&stream->waits);
+        sim_waits_clear(&stream->waits);
         free(stream);
     }
 }
@@ -175,7 +175,7 @@ static void free_events(struct sim_event **list)
     while (*list) {
         struct sim_event *event = *list;
         *list = event->next;
-        waits_clear(&event->waits);
+        sim_waits_clear(&event->waits);
         free(event);
     }
 }
@@ -191,7 +191,7 @@ void sim_streams_clear(void)
     sim_handles_clear(&sim.stream_handles);
     sim_handles_clear(&sim.event_handles);
     for (int device = 0; device < SIM_DEVICES_MAX; device++)
-        waits_clear(&sim.devices[device].legacy.waits);
+        sim_waits_clear(&sim.devices[device].legacy.waits);
 }
 
 int sim_stream_create(int device, gpu_stream *stream)
@@ -313,7 +313,7 @@ static void close_event(struct sim_event *event, struct sim_event **list)
         sim.events = event->next;
     if (event->next)
         event->next->prev = event->prev;
-    waits_clear(&event->waits);
+    sim_waits_clear(&event->waits);
     if (event->shared >= 0)
         sim_event_leave(event->shared);
     event->next = *list;
@@ -350,13 +350,13 @@ void sim_streams_end_context(uint64_t id)
 static int wait_for_all_of(struct sim_waits *waits, const struct sim_stream *stream)
 {
     int code = waits_merge(waits, &stream->waits);
-    return code ? code : waits_add(waits, stream->id, sim.sequence);
+    return code ? code : sim_waits_add(waits, stream->id, sim.sequence);
 }
 
 /* The place of the event's new record: a stream, which is 0 for all of a device. Takes the waits over. */
 static void set_record(struct sim_event *event, struct sim_waits waits, uint64_t stream, uint64_t sequence, uint64_t done_at)
 {
-    waits_clear(&event->waits);
+    sim_waits_clear(&event->waits);
     event->waits = waits;
     event->stream = stream;
     event->sequence = sequence;
@@ -379,7 +379,7 @@ int sim_event_record(gpu_event event, gpu_stream stream)
     if (!code && event->shared >= 0)
         code = sim_event_record_shared(event, stream);
     if (code)
-        waits_clear(&waits);
+        sim_waits_clear(&waits);
     else
         set_record(event, waits, stream->id, sim.sequence, sim_enqueue(stream, 0));
     return code;
@@ -400,7 +400,7 @@ int sim_event_record_device(gpu_event event, int device)
         if (stream->device == device && stream->context == event->context)
             code = wait_for_all_of(&waits, stream);
     if (code)
-        waits_clear(&waits);
+        sim_waits_clear(&waits);
     else
         set_record(event, waits, 0, 0, device_busy_until(device));
     return code;

@@ -390,6 +390,21 @@ START_TEST(pool_serves_a_stream_that_waits_before_it_grows)
 }
 END_TEST
 
+/* Rather than by the newest free of the other stream. */
+START_TEST(pool_grows_for_a_stream_that_waits_for_an_older_free)
+{
+    uint64_t size = percent_of_device(20);
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    void *newest = take(rig.pool, size, rig.a);
+    free_behind_kernel(size);
+    give(newest, rig.a);
+    ck_assert_gpu(g->stream_wait_event(rig.b, rig.event));
+    give(take(rig.pool, size, rig.b), rig.b);
+    ck_assert_uint_ge(figure(rig.pool, GPU_POOL_RESERVED), 3 * size);
+    ck_assert_gpu_code(g->event_query(rig.event), GPU_NOT_READY);
+}
+END_TEST
+
 START_TEST(waiting_stream_is_not_served_without_reuse_by_events)
 {
     set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
@@ -567,7 +582,8 @@ void add_memory_tests(Suite *suite)
               pending_free_serves_another_stream_after_synchronise_of_the_freeing_one, pending_free_serves_the_same_pool_after_polling,
               pending_free_does_not_serve_another_pool, polling_is_not_enough_for_another_pool,
               pending_free_serves_another_pool_after_event_synchronise, pending_free_serves_a_stream_that_waits_for_it,
-              pool_serves_a_stream_that_waits_before_it_grows, waiting_stream_is_not_served_without_reuse_by_events, driver_rescues_with_idle_memory_of_another_pool,
+              pool_serves_a_stream_that_waits_before_it_grows, pool_grows_for_a_stream_that_waits_for_an_older_free,
+              waiting_stream_is_not_served_without_reuse_by_events, driver_rescues_with_idle_memory_of_another_pool,
               driver_rescues_a_larger_request_with_idle_memory_of_the_same_pool, threshold_0_gives_back_at_stream_synchronise,
               threshold_0_gives_back_at_event_synchronise, threshold_0_gives_back_at_device_synchronise,
               threshold_0_keeps_memory_at_event_query, threshold_0_keeps_memory_at_synchronise_of_another_stream,
