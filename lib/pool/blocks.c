@@ -32,7 +32,7 @@ static struct weir__entry *entry_of(const struct weir__slot *slot)
     return atomic_load_explicit(&slot->entry, memory_order_relaxed);
 }
 
-/* The entry becomes visible before the pointer that leads to it. */
+/* Stores the entry before the pointer: a thread that finds ptr finds its entry too. */
 static void write_slot(struct weir__slot *slot, void *ptr, struct weir__entry *entry)
 {
     atomic_store_explicit(&slot->entry, entry, memory_order_release);
@@ -67,7 +67,7 @@ static inline bool has_slot(struct weir__shard *shard)
     return (shard->count + 1) * 4 <= capacity_of(slots_of(shard)) * 3 || grow(shard);
 }
 
-/* Empties a slot and moves up the entries behind it that would no longer be found: linear probing needs no tombstones this way. */
+/* Empties a slot, and moves up those entries behind it that a search would no longer find. So linear probing needs no tombstones. */
 static inline void remove_slot(struct weir__shard *shard, struct weir__slot *slot)
 {
     struct weir__slots *slots = slots_of(shard);
@@ -92,7 +92,7 @@ static void add_unused(struct weir__shard *shard, struct weir__entry *entry)
     shard->unused = entry;
 }
 
-/* Whether one more entry can be had. */
+/* Makes sure that the shard has an unused entry. Returns false if host memory runs out. */
 static inline bool has_unused(struct weir__shard *shard)
 {
     if (shard->unused)
@@ -108,7 +108,7 @@ static inline bool has_unused(struct weir__shard *shard)
     return true;
 }
 
-/* Fills an entry that nobody else has. */
+/* Fills an entry that no other thread can change. `live` is stored last. */
 static void write_entry(struct weir__entry *entry, const struct weir__block *block, bool live)
 {
     atomic_store_explicit(&entry->ptr, block->ptr, memory_order_relaxed);
@@ -137,7 +137,8 @@ static struct weir__block read_entry(const struct weir__entry *entry)
     };
 }
 
-/* Takes an entry from its user, under its guard's lock. The shard's is held; cache locks come after it. */
+/* Clears `live` if the entry is the live block at ptr; returns whether it was. Called with the shard's lock; takes the lock that `guard`
+   names, which comes after it in the order of locks. */
 static inline bool claim_in(struct weir__entry *entry, void *ptr)
 {
     weir__spin *guard = atomic_load_explicit(&entry->guard, memory_order_acquire);
@@ -153,7 +154,8 @@ static inline bool claim_in(struct weir__entry *entry, void *ptr)
 
 /* Counting ---------------------------------------------------------------------------------------------------------------------------- */
 
-/* The pool's counters of this shard, guarded by its lock: counting costs a path no access to memory that it does not own already. */
+/* Returns the pool's counters for this shard. The shard's lock guards them, so counting needs no lock beyond the one that is held
+   anyway. */
 static struct weir__counts *counts_of(struct weir__blocks *blocks, const struct weir__shard *shard, const weir_pool *pool)
 {
     return (struct weir__counts *)&pool->figures.counts[shard - blocks->shards];
@@ -210,7 +212,8 @@ void weir__blocks_destroy(struct weir__blocks *blocks)
     free(blocks->nothing);
 }
 
-/* An entry for the block in that slot, which may be taken. Called with room for it. */
+/* Puts an unused entry for the block into the slot, which may hold an older entry, and returns it. The shard has a slot and an entry
+   left. */
 static inline struct weir__entry *fill(struct weir__shard *shard, struct weir__slot *slot, const struct weir__block *block, bool live)
 {
     struct weir__entry *entry = shard->unused;
@@ -253,9 +256,9 @@ bool weir__blocks_replace(struct weir__blocks *blocks, const struct weir__block 
         struct weir__entry *entry = entry_of(slot);
         fill(shard, slot, block, true);
         if (entry)
-            tell(blocks, WEIR__BLOCK_WENT, block); /* the former one, of which only the address is certain */
+            tell(blocks, WEIR__BLOCK_WENT, block); /* the removed block, of which the watcher learns only the address */
         tell(blocks, WEIR__BLOCK_CAME, block);
-        /* One that somebody has claimed is theirs to remove. */
+        /* If another thread has claimed the old entry, that thread removes it; the table no longer points to it. */
         if (entry && claim_in(entry, block->ptr)) {
             *former = read_entry(entry);
             count_free(counts_of(blocks, shard, former->pool), former, 1);
@@ -288,7 +291,7 @@ enum weir__take weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct
     return found ? WEIR__TAKE_DONE : is_lent ? WEIR__TAKE_LENT : WEIR__TAKE_NONE;
 }
 
-/* The entry of the live block at ptr, or NULL. Called with the shard's lock. */
+/* Returns the entry of the live block at ptr, or NULL. Called with the shard's lock. */
 static struct weir__entry *find_live(struct weir__shard *shard, const void *ptr, uint64_t hashed)
 {
     struct weir__entry *entry = entry_of(weir__slots_find(slots_of(shard), ptr, hashed));
@@ -350,7 +353,7 @@ struct weir__entry *weir__blocks_put_back(struct weir__blocks *blocks, const str
     struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
     struct weir__entry *entry = NULL;
     weir__spin_lock(&shard->lock);
-    /* A search must always end at a free slot, so the last one stays free. */
+    /* At least one slot must stay free, as searches end there. */
     if ((has_slot(shard) || shard->count + 1 < capacity_of(slots_of(shard))) && has_unused(shard)) {
         entry = fill(shard, weir__slots_find(slots_of(shard), block->ptr, hashed), block, live);
         tell(blocks, WEIR__BLOCK_BACK, block);
@@ -377,7 +380,8 @@ struct weir__counts weir__blocks_count(struct weir__blocks *blocks, const weir_p
     return sum;
 }
 
-/* Calls `use` for each live entry of the table, under its shard's lock; all: for the others too, whose size may be changing. */
+/* Calls `use` for each live entry of the table, under the lock of its shard; all: also for entries that are not live, whose owners may be
+   changing their sizes. */
 static void visit_entries(struct weir__blocks *blocks, bool all, void (*use)(const struct weir__block *block, bool is_live, void *data),
                           void *data)
 {
@@ -461,7 +465,7 @@ void weir__blocks_each(weir *w, int device, void (*use)(const void *ptr, uint64_
 static bool is_shard_valid(const struct weir__shard *shard)
 {
     struct weir__slots *slots = slots_of(shard);
-    size_t count = 0, capacity = slots ? capacity_of(slots) : 0; /* NULL: there was no host memory to begin with */
+    size_t count = 0, capacity = slots ? capacity_of(slots) : 0; /* NULL: weir__blocks_init() found no host memory */
     for (size_t at = 0; at < capacity; at++) {
         struct weir__slot *slot = &slots->slots[at];
         const void *ptr = ptr_of(slot);

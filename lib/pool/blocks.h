@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * blocks.h - the table of blocks: which pointers Weir gave out or keeps in a cache, how large they are and whose they are.
+ * blocks.h - the table of blocks: the pointers that Weir gave out or keeps in a cache, with the size and the pool of each block.
  *
- * Owned by its weir. Sharded by address; each shard has a spin lock, under which its slots change, and after which only the locks of caches
- * come. Looking needs no lock: slots are atomic, and neither entries nor former slots are given back before the table goes, so the worst
- * that a look can find is nothing, or an entry that belongs to another block by now.
+ * Owned by its weir. The table is divided into shards by address. A shard has a spin lock, under which its slots change; a thread that
+ * holds that lock may take locks of caches, and no others. A lookup takes no lock. Slots are atomic, and neither entries nor former arrays
+ * of slots are freed before the table is destroyed, so in the worst case a lookup finds nothing, or an entry that describes another block
+ * by now.
  *
- * An entry is one block, from its allocation until it goes back to CUDA; a cache holds entries. While `live` it is its user's. Whoever
- * takes it from the user does so under the lock that `guard` names, and alone has it then. Only who has it changes its other members.
+ * An entry describes one block from its allocation until the block goes back to CUDA. While `live` is set the block is the user's. `guard`
+ * names the lock under which a thread takes the block from the user, that is, clears `live`: the lock of a cache, or, if `guard` is NULL,
+ * the lock of the entry's shard. The entry of a block that a cache may keep stays in the table after that, and is then called claimed. The
+ * thread that claimed an entry owns it exclusively and passes it on to a cache; only the owner changes the other members.
+ *
+ * An exporter lends a block to other processes (weir__blocks_lend()). A lent block is still its user's, but cannot be freed.
  */
 #ifndef WEIR_LIB_BLOCKS_H
 #define WEIR_LIB_BLOCKS_H
@@ -20,18 +25,19 @@
 #include "include/weir.h"
 #include "lib/base/spin.h"
 
-/* Few, so that their heads stay in the processor's cache; who takes a shard's lock mostly calls CUDA, which costs more. */
+/* Few shards, so that their heads stay in the processor's cache. A thread that takes a shard's lock mostly calls CUDA too, which costs
+   more. */
 #define WEIR__SHARDS 16
 
-/* A block as callers see it: a copy. */
+/* A copy of an entry, for callers. `origin` says who asked for the block (record/recorder.h). */
 struct weir__block {
     void *ptr;
     uint64_t size; /* bytes asked for */
     weir_pool *pool;
-    struct weir__extent *extent; /* of an arena's block (arena.h); else NULL */
-    weir__spin *guard; /* of a block that a cache may keep: the lock of that cache; else NULL, for its shard's */
-    uint32_t origin;   /* who asked for it (record/recorder.h) */
-    uint8_t class;     /* WEIR__CLASS_NONE, or its size class: CUDA gave the bytes of that */
+    struct weir__extent *extent; /* the extent of an arena's block (arena.h); NULL for a block of CUDA's */
+    weir__spin *guard; /* the lock of the cache that may keep the block; NULL: the shard's lock guards it */
+    uint32_t origin;
+    uint8_t class;     /* the block's size class, whose bytes CUDA gave; WEIR__CLASS_NONE: exactly `size` bytes */
     bool graph;        /* allocated during a capture: the memory belongs to the graph, not to the pool */
 };
 
@@ -40,22 +46,22 @@ struct weir__entry {
     weir__spin *_Atomic guard;
     uint64_t size;
     weir_pool *pool;
-    struct weir__entry *next; /* its owner's: in a cache, the list of its class; in the shard, that of unused entries */
-    uint64_t stamp;           /* a cache's: later blocks have higher ones */
+    struct weir__entry *next; /* the next entry of the same class in a cache, or the next unused entry of the shard */
+    uint64_t stamp;           /* set by a cache: blocks that entered later have higher stamps */
     struct weir__extent *extent;
     uint32_t origin;
     uint8_t class;
     bool graph;
-    bool is_lent; /* its user cannot free it now. Guarded by the shard's lock, and never of a block with a guard */
+    bool is_lent; /* lent, so that the user cannot free it. Guarded by the shard's lock; never set if there is a guard */
     atomic_bool live;
-} __attribute__((aligned(64))); /* a cache line: threads share none of each other's blocks */
+} __attribute__((aligned(64))); /* A cache line for each entry, so that threads that work on different blocks share no line. */
 
 _Static_assert(sizeof(struct weir__entry) == 64, "one cache line for an entry");
 
-/* The slots of a shard: open addressing, linear probing, never full. */
+/* The slots of a shard: open addressing with linear probing. At least one slot is always free, where searches end. */
 struct weir__slots {
-    struct weir__slots *former; /* what the shard had before it grew, for whoever still looks there */
-    size_t mask;                /* their number less 1; it is a power of two. 0: none, but for an empty one where searches end */
+    struct weir__slots *former; /* the array that this one replaced: a thread may still be looking into it */
+    size_t mask;                /* the number of slots (a power of two) less 1. 0: no room for blocks, only the one free slot */
     struct weir__slot {
         void *_Atomic ptr;
         struct weir__entry *_Atomic entry;
@@ -65,31 +71,32 @@ struct weir__slots {
 struct weir__shard {
     struct weir__slots *_Atomic slots;
     weir__spin lock;
-    size_t count; /* blocks in it; at most three quarters of the slots, which leaves room for those that are put back */
+    size_t count; /* blocks in the slots: at most three quarters of them, but for blocks put back when no memory is left */
     struct weir__entry *unused;
-    struct weir__slab *slabs; /* where the entries live */
+    struct weir__slab *slabs; /* the memory of the entries */
 } __attribute__((aligned(64)));
 
 /*
- * A watcher of a table is told of each block that comes and goes, under its shard's lock, so that it hears of one address in order. It must
- * not call Weir. Of a block that went only the address is certain.
+ * A watcher is a function that is told of each block that enters or leaves the table. The calls run under the lock of the block's shard, so
+ * those for one address come in order. A watcher must not call Weir. When a block leaves the table, only its address is certain.
  */
 enum weir__happening {
-    WEIR__BLOCK_WAS, /* in the table before anybody watched; only then it may be not live */
+    WEIR__BLOCK_WAS, /* was in the table when the watcher was set. Only in this call may is_live be false */
     WEIR__BLOCK_CAME,
     WEIR__BLOCK_WENT,
-    WEIR__BLOCK_BACK, /* it went, and could not be freed */
+    /* put into the table again, because its free failed after WEIR__BLOCK_WENT */
+    WEIR__BLOCK_BACK,
 };
 typedef void weir__watch(enum weir__happening what, const struct weir__block *block, bool is_live);
 
 struct weir__blocks {
     struct weir__shard shards[WEIR__SHARDS];
-    weir__watch *_Atomic watch;  /* looked at under the locks of shards; mostly NULL */
-    struct weir__slots *nothing; /* what a shard has that never had a block */
+    weir__watch *_Atomic watch;  /* read under the locks of shards; mostly NULL */
+    struct weir__slots *nothing; /* the slots of each shard that has never had a block */
 };
 
-/* Blocks are 512-byte aligned, so the low nine bits say nothing. Fibonacci hashing spreads the rest; the top bits choose the shard, the
-   ones below them the slot. */
+/* Blocks are 512-byte aligned, so the low nine bits of an address are always 0. Fibonacci hashing spreads the other bits; the top bits of
+   the hash choose the shard, the bits below those choose the slot. */
 static inline uint64_t weir__blocks_hash(const void *ptr)
 {
     return ((uint64_t)(uintptr_t)ptr >> 9) * UINT64_C(0x9E3779B97F4A7C15);
@@ -102,7 +109,7 @@ static inline struct weir__shard *weir__blocks_shard(struct weir__blocks *blocks
 
 _Static_assert(WEIR__SHARDS == 16, "four bits of the hash choose the shard");
 
-/* The slot of ptr, or the free slot where it would go. */
+/* Returns the slot of the block at ptr, or the free slot where that block would be put. */
 static inline struct weir__slot *weir__slots_find(struct weir__slots *slots, const void *ptr, uint64_t hashed)
 {
     size_t at = (size_t)(hashed >> 26) & slots->mask;
@@ -114,7 +121,8 @@ static inline struct weir__slot *weir__slots_find(struct weir__slots *slots, con
     }
 }
 
-/* Without a lock: the entry that probably is the block at ptr, or NULL. Another thread's free may have hidden it, or given it away. */
+/* Returns, without a lock, the entry that probably is the block at ptr, or NULL. The answer is a hint: another thread may be freeing the
+   block, or the entry may serve another block by now. weir__entry_is() verifies an entry under its lock. */
 static inline struct weir__entry *weir__blocks_look(struct weir__blocks *blocks, const void *ptr)
 {
     uint64_t hashed = weir__blocks_hash(ptr);
@@ -122,8 +130,9 @@ static inline struct weir__entry *weir__blocks_look(struct weir__blocks *blocks,
     return atomic_load_explicit(&weir__slots_find(slots, ptr, hashed)->entry, memory_order_acquire);
 }
 
-/* Whether the entry is the live block at ptr and `guard` guards it. Called with that lock; true: it can be taken from its user. What was
-   read of `live` decides what `guard` and the rest mean, so it is read first. */
+/* Returns whether the entry is the live block at ptr and `guard` guards it; if so the caller may take the block from its user. The caller
+   holds the lock `guard`, or the shard's lock if `guard` is NULL. `live` is read first: with acquire order it makes the other members
+   valid. */
 static inline bool weir__entry_is(const struct weir__entry *entry, const void *ptr, const weir__spin *guard)
 {
     return atomic_load_explicit(&entry->live, memory_order_acquire) &&
@@ -131,63 +140,70 @@ static inline bool weir__entry_is(const struct weir__entry *entry, const void *p
            atomic_load_explicit(&entry->ptr, memory_order_relaxed) == ptr;
 }
 
-/* At any time: each block is found where it is searched for, and the shards have as many as they say, which leaves room. */
+/* Returns whether each block is found where a search looks for it, and each shard counts its blocks correctly and is at most three quarters
+   full. Holds at any time. */
 bool weir__blocks_are_valid(struct weir__blocks *blocks);
 
-/* false: no host memory. Destroy it also then. */
+/* Initializes the table. Returns false if host memory runs out; the table must be destroyed in that case too. */
 bool weir__blocks_init(struct weir__blocks *blocks);
 void weir__blocks_destroy(struct weir__blocks *blocks);
 
 enum weir__add {
     WEIR__ADD_DONE,
-    WEIR__ADD_STALE, /* the address is in the table already: its owner freed it behind Weir's back, or it was a graph's. Nothing was done */
+    /* The address is in the table already, so the program freed the former block with a call of CUDA's that Weir did not see, or the block
+       belonged to a graph. Nothing was done. */
+    WEIR__ADD_STALE,
     WEIR__ADD_NO_MEMORY,
 };
-/* Adds a live block. */
+/* Adds a live block to the table. WEIR__ADD_NO_MEMORY: host memory runs out, and nothing was done. */
 enum weir__add weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *block);
-/* The same where the address may be in the table: *former gets that block (ptr NULL: it had no user), and the new one takes its place.
-   false: no host memory, nothing changed. */
+/* Adds a live block, and removes the block that has the same address, if there is one. *former gets a copy of the removed block; its ptr is
+   NULL if no user had a block there. Returns false if host memory runs out; then nothing was changed. */
 bool weir__blocks_replace(struct weir__blocks *blocks, const struct weir__block *block, struct weir__block *former);
 
 enum weir__take {
-    WEIR__TAKE_NONE, /* there is no such block */
+    WEIR__TAKE_NONE, /* no live block starts at the address */
     WEIR__TAKE_DONE,
-    WEIR__TAKE_LENT, /* it is lent: nothing was done */
+    WEIR__TAKE_LENT, /* the block is lent to other processes; nothing was done */
 };
 /*
- * Takes the live block that starts at ptr from its user. A block that a cache may keep is claimed: it stays in the table, no longer live,
- * and *claimed is its entry. Any other leaves the table; *claimed is NULL, and *block is a copy.
+ * Takes the live block that starts at ptr from its user. The entry of a block that a cache may keep is claimed: it stays in the table, is
+ * no longer live, and *claimed points to it. The entry of any other block leaves the table: *claimed is NULL, and *block is a copy.
  */
 enum weir__take weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **claimed);
 
-/* Takes a claimed entry that is in no cache, or no longer, out of the table. count: the free of its user is counted now. */
+/* Removes a claimed entry, which must be in no cache, from the table; *block gets a copy. count: the free by the user is counted now. */
 void weir__blocks_remove(struct weir__blocks *blocks, struct weir__entry *entry, bool count, struct weir__block *block);
 
-/* The free of a block just taken or removed failed: it is in the table again, live as if it had not been taken, or claimed as before. NULL:
-   no host memory and no slot left, which needs as many frees to fail at the same moment as a quarter of a shard has slots. */
+/* Puts a block into the table again after CUDA refused its free. live: the block is its user's, as before the free; otherwise its entry is
+   claimed, as before weir__blocks_remove(). Returns NULL if host memory and slots run out. For that, as many frees as a quarter of the
+   shard's slots must fail at the same moment. */
 struct weir__entry *weir__blocks_put_back(struct weir__blocks *blocks, const struct weir__block *block, bool live);
 
 /*
- * Lends a live block that no cache may keep: it stays its user's, who cannot free it until it is returned. *block gets a copy.
- * WEIR_NOT_A_BLOCK, WEIR_INVALID (not of this pool, a graph's, or a cache's), WEIR_BUSY (lent already).
+ * Lends a live block that no cache may keep, so that its user cannot free it until weir__blocks_return(). *block gets a copy. Returns
+ * WEIR_NOT_A_BLOCK (no live block is there), WEIR_INVALID (the block is another pool's, a graph's, or one that a cache may keep), or
+ * WEIR_BUSY (already lent).
  */
 weir_status weir__blocks_lend(struct weir__blocks *blocks, const weir_pool *pool, void *ptr, struct weir__block *block);
 void weir__blocks_return(struct weir__blocks *blocks, const weir_pool *pool, void *ptr);
 
-/* How many blocks of the pool were added and taken, those aside that caches served and kept; graph blocks are counted apart. */
+/* How many blocks of the pool were added and taken. Requests that caches served and frees that caches kept are not in these counts. Blocks
+   of graphs are counted apart. */
 struct weir__counts {
     uint64_t mallocs, frees, graph_mallocs, graph_frees;
 };
 struct weir__counts weir__blocks_count(struct weir__blocks *blocks, const weir_pool *pool);
 
-/* Calls `use` with each live block, under its shard's lock. */
+/* Calls `use` for each live block, under the lock of the block's shard. */
 void weir__blocks_visit(struct weir__blocks *blocks, void (*use)(const struct weir__block *block, void *data), void *data);
 
-/* From now on this function watches, and is told of all blocks that are there. NULL: nobody, and no thread is still in a call of the former
-   watcher. */
+/* Sets the watcher, and tells it of all blocks that are in the table. NULL removes the watcher: when the call returns, no thread is in the
+   former watcher any more. */
 void weir__blocks_watch(struct weir__blocks *blocks, weir__watch *watch);
 
-/* Calls `use` for each live block of the device that is not a graph's own, in no order, under a leaf lock: it must not call Weir. */
+/* Calls `use` for each live block of the device that does not belong to a graph, in no order. The calls run under a spin lock, so `use`
+   must not call Weir. */
 void weir__blocks_each(weir *w, int device, void (*use)(const void *ptr, uint64_t size, void *data), void *data);
 
 #endif

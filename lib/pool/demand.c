@@ -5,7 +5,7 @@
 
 #include "lib/base/number.h"
 
-#define FADE 128 /* each epoch takes 1/FADE off the costs so far, which halves them after about 90 */
+#define FADE 128 /* each epoch takes 1/FADE off the costs so far, which halves old costs after about 90 epochs */
 
 void weir__demand_begin(struct weir__demand *demand)
 {
@@ -22,7 +22,8 @@ static const struct weir__demand_epoch *epoch_before(const struct weir__demand *
     return &demand->epochs[(demand->next + WEIR__DEMAND_EPOCHS - 1 - epochs) % WEIR__DEMAND_EPOCHS];
 }
 
-/* The short time is three quarters of the long one, so that a peak is forgotten before a floor is. */
+/* Returns the bytes that the patience `choice` expects. Swings count for only three quarters of its epochs (`brief`), so that a peak is
+   forgotten before a floor is. */
 static uint64_t wanted_by(const struct weir__demand *demand, unsigned choice)
 {
     unsigned lasting = 1U << choice, brief = lasting - lasting / 4;
@@ -51,7 +52,7 @@ uint64_t weir__demand_least(const struct weir__demand *demand)
     return least;
 }
 
-/* The longest patience under which keeping costs no more than giving back and growing again. */
+/* Returns the longest patience for which keeping idle memory costs no more than giving it back and growing again. */
 static unsigned break_even(const struct weir__demand_costs *costs)
 {
     unsigned choice = 0;
@@ -60,7 +61,7 @@ static unsigned break_even(const struct weir__demand_costs *costs)
     return choice;
 }
 
-/* What the epoch that was added last would have cost with this patience. */
+/* Adds to the cost of the patience `choice` what the latest epoch would have cost with it. */
 static void reckon(struct weir__demand *demand, unsigned choice, const struct weir__demand_epoch *epoch,
                    const struct weir__demand_costs *costs)
 {

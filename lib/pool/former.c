@@ -4,13 +4,13 @@
 #include "lib/base/list.h"
 #include "lib/pool/weir_internal.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both lists, of pools of all weirs, the latest first */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both lists, which hold pools of all weirs, the latest first */
 static weir_pool *pools;                                 /* default pools */
 static weir_pool *currents;                              /* pools that Weir made current */
 
 /* Default pools ------------------------------------------------------------------------------------------------------------------------ */
 
-/* The pool of another weir that configured the same default pool latest, or NULL. Called with lock. */
+/* Returns the pool of the other weir that configured the same default pool latest, or NULL. Called with lock. */
 static const weir_pool *latest_other(const weir_pool *pool)
 {
     const weir_pool *other = pools;
@@ -28,7 +28,7 @@ int weir__former_save(weir_pool *pool)
         uint64_t now = 0;
         code = pool->w->gpu->pool_get(pool->native.handle, weir__cuda_attributes[i], &now);
         pool->native.written[i] = now;
-        /* What another weir has set is not what was there before all of them. */
+        /* If the attribute has the value that another weir wrote, the saved value is the one from before that weir. */
         pool->before.saved[i] = other && now == other->native.written[i] ? other->before.saved[i] : now;
     }
     if (code == GPU_SUCCESS) {
@@ -39,8 +39,8 @@ int weir__former_save(weir_pool *pool)
     return code;
 }
 
-/* Puts one attribute back, unless somebody else has set it since: to what another weir that is still open wrote, else to what was there before
-   all of them. Called with lock. */
+/* Restores one attribute, unless somebody else has changed it since: to the value that another open weir (`other`) wrote, or without such a
+   weir to the saved one. Called with lock. */
 static int restore(weir_pool *pool, const weir_pool *other, size_t i)
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -62,7 +62,7 @@ void weir__former_restore(weir_pool *pool)
         codes[i] = restore(pool, other, i);
     WEIR__UNLINK(pools, pool, before.next);
     pthread_mutex_unlock(&lock);
-    /* CUDA would give it back only at the program's next synchronise. */
+    /* Idle memory above the threshold goes back now: CUDA would release it only at the program's next synchronise. */
     if (gpu->pool_get(pool->native.handle, GPU_POOL_RELEASE_THRESHOLD, &threshold) == GPU_SUCCESS)
         gpu->pool_trim(pool->native.handle, threshold);
     for (size_t i = 0; i < WEIR__CUDA_ATTRIBUTES; i++)
@@ -118,7 +118,8 @@ void weir__current_pool_restore(weir_pool *pool)
     if (pool->current.former) {
         if (gpu->pool_get_current(pool->device->index, &current) == GPU_SUCCESS && current == pool->native.handle)
             gpu->pool_set_current(pool->device->index, pool->current.former);
-        /* A later one must not restore a handle that is gone: it inherits what this one found. */
+        /* This pool's handle is about to be destroyed. Pools that were made current after this one, and would restore its handle, restore
+           instead what was current before this one. */
         weir_pool **link = &currents;
         while (*link != pool) {
             if ((*link)->current.former == pool->native.handle)

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * former.h - what Weir changes of the pools that are a device's own, and what they were before: settings of its default pool, and which pool
- * is its current one. All of that is again as it was once the last weir that changed it is closed.
+ * former.h - restores what Weir changes of a device: the settings of the device's default pool, and which pool is the device's current
+ * pool. Once the last weir that changed these is closed, they are as they were before the first one was opened.
  *
- * Weirs on the same default pool may close in any order: each knows what was there before all of them, and one that closes while others are
- * open leaves what the latest of these wrote. The lists of such pools are the process's; their lock is a leaf, and is held over
- * the CUDA calls that read, change and put back.
+ * Weirs that use the same default pool may close in any order. Each weir knows the settings from before all of them. A weir that closes
+ * while others are open leaves the settings that the latest of the others wrote. The lists of such pools belong to the process. Their lock
+ * is a leaf, and is held over the CUDA calls that read, change and restore the settings.
  */
 #ifndef WEIR_LIB_FORMER_H
 #define WEIR_LIB_FORMER_H
 
 #include "lib/pool/pool.h"
 
-/* Remembers the attributes of a default pool. weir__former_restore() follows, if this succeeds. */
+/* Saves the attributes of a default pool. Returns the GPU's code; after a success weir__former_restore() must follow. */
 int weir__former_save(weir_pool *pool);
 
-/* Puts back the attributes that are still as this weir set them, and gives back what the pool then has idle above its threshold. */
+/* Restores those attributes that still have the values that this weir set. Then gives back the pool's idle memory above the threshold. */
 void weir__former_restore(weir_pool *pool);
 
-/* Makes it the current pool of its device, for code that calls cudaMallocAsync itself (`current: true`). */
+/* Makes the pool the current pool of its device, for code that calls cudaMallocAsync itself (`current: true`). */
 weir_status weir__current_pool_set(weir_pool *pool, weir_error *error);
 
-/* A new handle takes the place of the pool's: it is made current if that was, and what would restore the old one restores the new one.
-   Returns the GPU's code; nothing has changed then. */
+/* The pool gets the new handle `made`: makes `made` current if the old handle was, and has every pool that would restore the old handle
+   restore `made`. Returns the GPU's code. After an error the device's current pool is unchanged. */
 int weir__current_pool_replace(weir_pool *pool, gpu_pool made);
 
-/* Makes the former pool current again, if this one still is. Does nothing for a pool that was never made current. */
+/* Makes the pool that was current before this one current again, if this one still is. Does nothing if this one was never made current. */
 void weir__current_pool_restore(weir_pool *pool);
 
 #endif

@@ -2,7 +2,7 @@
 #include "lib/gpu/clock.h"
 #include "lib/pool/left.h"
 
-#define LONGEST GPU_SECOND /* the most between two looks of the keeper */
+#define LONGEST GPU_SECOND /* the longest and the shortest time between two looks of the keeper */
 #define SHORTEST GPU_MILLISECOND
 
 uint64_t weir__keeper_interval(weir *w)
@@ -13,7 +13,8 @@ uint64_t weir__keeper_interval(weir *w)
             if (atomic_load(&pool->settings.is_auto) && shortest > WEIR__DEMAND_EPOCH)
                 shortest = WEIR__DEMAND_EPOCH;
             uint64_t part = atomic_load(&pool->cache.idle) / WEIR__KEEPER_LOOKS;
-            /* A part is a whole number of looks: otherwise it would last until the look behind its end. */
+            /* Two looks are at most LONGEST apart. A longer part is divided into equal intervals, so that a look falls on its end and not
+               behind it. */
             part /= (part + LONGEST - 1) / LONGEST + !part;
             if (atomic_load(&pool->cache.classes) && part < shortest)
                 shortest = part;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * left.h - telling the keeper (keeper.h) that a pool has something to look at: a flag of the pool is set, and the keeper's job woken.
+ * left.h - telling the keeper (keeper.h) that a pool has something to look at. The flag keeper.is_left of the pool is set, and the keeper's
+ * job is woken.
  *
- * Without a keeper these functions do nothing.
+ * Any thread may call these functions. Without a keeper they do nothing.
  */
 #ifndef WEIR_LIB_LEFT_H
 #define WEIR_LIB_LEFT_H
@@ -14,16 +15,18 @@ static inline bool weir__keeper_is_on(const weir *w)
     return atomic_load_explicit(&w->keeper.is_on, memory_order_relaxed);
 }
 
-/* Nanoseconds between two looks of the keeper. The shortest cache.idle of all pools has four looks. */
+/* Returns the nanoseconds between two looks of the keeper. They are chosen so that the keeper looks four times (WEIR__KEEPER_LOOKS) while
+   the shortest cache.idle of all pools passes. */
 uint64_t weir__keeper_interval(weir *w);
 
-/* Has the keeper look at all pools anew, as their thresholds may have fallen. Called without device->lock and pool->lock. */
+/* Sets the flag of every pool and wakes the keeper at once, since thresholds may have fallen. The caller holds neither device->lock nor
+   pool->lock. */
 void weir__keeper_look(weir *w);
 
-/* Wakes the keeper after its usual interval. */
+/* Has the keeper look at its pools once its usual interval has passed. */
 void weir__keeper_wake(weir *w);
 
-/* Something was freed into the pool, or its threshold fell: the keeper is to look whether idle memory can go back to the device. */
+/* Tells the keeper that something was freed into the pool, or that the pool's threshold fell, so idle memory may go back to the device. */
 static inline void weir__pool_left(weir_pool *pool)
 {
     if (weir__keeper_is_on(pool->w) && !atomic_load_explicit(&pool->keeper.is_left, memory_order_relaxed) &&

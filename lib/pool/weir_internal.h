@@ -26,63 +26,73 @@ struct weir__request;
 #define WEIR__EVERY_DEVICE (-1)
 #define WEIR__NO_DEVICE (-1)
 
-/* The application's out-of-memory callbacks (callbacks.h). `lock` is a leaf. */
+/* The application's out-of-memory callbacks (callbacks.h). `lock` is a leaf and guards the other members. */
 struct weir__callbacks {
     pthread_mutex_t lock;
-    pthread_cond_t idle; /* a call ended */
+    pthread_cond_t idle; /* signalled each time that a call of a callback ends */
     unsigned last_id;
-    struct weir__callback *first; /* in order of registration; guarded by lock */
+    struct weir__callback *first; /* in order of registration */
 };
 
-#define WEIR__KEEPER_LOOKS 4 /* of the keeper at a cache, while its cache.idle passes */
+#define WEIR__KEEPER_LOOKS 4 /* how often the keeper looks at a cache while cache.idle passes */
 
 /* The job of `keeper: true` (keeper.h). */
 struct weir__keeper {
     struct weir__job job;
-    atomic_bool is_on; /* the job is added. Changed under w->config, or while nobody else knows the weir */
+    atomic_bool is_on; /* The job is in the service's list. Written under w->config, or while no other thread knows the weir. */
 };
 
+/*
+ * The struct of one weir. `config` guards the policy and what the recorder is to record whatever the policy says. What a comment calls
+ * fixed is written by weir_open() alone, before the first request; any thread may read it.
+ */
 struct weir {
     struct weir__blocks blocks;
     const struct gpu *gpu;
     struct weir__log log;
     pthread_mutex_t config;
-    struct policy *policy; /* guarded by config, as the next two */
-    enum weir__level record_least; /* what is to be recorded whatever the policy says (open.h) */
+    struct policy *policy; /* guarded by config, as are the next two members */
+    enum weir__level record_least; /* weir__record_at_least(): the least level, and whether events have stacks, whatever the policy says */
     bool record_wants_stacks;
-    bool relaxed;          /* plain calls run in relaxed capture mode. Fixed before the first request */
-    bool refuses_graphs;   /* requests on a stream that captures fail, as the plug-in has other memory for these. Fixed as `relaxed` is */
+    /* `capture: relaxed`: plain calls, those in which Weir passes one request or free of the program on to CUDA, run in relaxed capture
+       mode. Fixed. */
+    bool relaxed;
+    bool refuses_graphs;   /* Requests on a stream that captures fail, since the plug-in for PyTorch has other memory for graphs. Fixed. */
     size_t device_count;
     struct weir__device *devices;
-    bool has_arenas; /* some pool is one. Fixed after open, as the next */
-    int local_device; /* that of `devices: local`, found at open where a pool says so; else WEIR__NO_DEVICE. Fixed after open, as the next */
-    int only_device; /* the one that may have pools; WEIR__EVERY_DEVICE: each */
+    bool has_arenas; /* the memory of at least one pool is an arena. Fixed */
+    int local_device; /* the device that `devices: local` means, if a pool of the policy says so; else WEIR__NO_DEVICE. Fixed */
+    int only_device; /* the one device that may have pools; WEIR__EVERY_DEVICE: each may. Fixed */
     struct weir__callbacks callbacks;
     struct weir__keeper keeper;
     struct weir__recorder recorder;
-    atomic_bool are_tags_noted; /* each pool knows that there are tags. Set under config */
-    weir *next_joined; /* quiet.c's, as the next */
-    bool is_closing;   /* its pools may go at any moment: it is not visited */
+    atomic_bool are_tags_noted; /* The program has pushed a tag, so every pool has its cached calls counted by tag. Written under config. */
+    weir *next_joined; /* in the process's list of open weirs; guarded by the lock of quiet.c, as is the next member */
+    bool is_closing;   /* weir_close() has begun and destroys pools: weir__quiet_visit() leaves the weir out */
     pthread_mutex_t attached_lock;
-    struct weir__attached *attached; /* the latest first (attached.h) */
-    /* What is done for a request that found no memory: the ladder. Fixed after open, as is the next. */
+    struct weir__attached *attached; /* exports, imports and the control socket, the latest first (attached.h); guarded by attached_lock */
+    /* Serves a request that found no memory, by the rungs of the recovery ladder, or returns why it cannot be served. Fixed. */
     weir_status (*out_of_memory)(struct weir__request *request, void **ptr);
-    /* Asks other processes (recover.h). NULL: there is nobody who knows any. */
+    /* Asks other processes on the GPU to give memory back (recover.h). NULL: the weir was opened without such a function. Fixed. */
     void (*neighbours)(struct weir__plea *plea);
-    struct weir__trace_files *trace_files; /* that the policy asks for (trace/file.h). Fixed after open */
-    void (*dump)(weir *w);                 /* writes a trace of an out-of-memory (trace/file.h) */
-    _Atomic(const char *) control_path; /* of its control socket, good until close; NULL: it has none */
-    struct weir__about *about;          /* what it tells of itself (about.h). Fixed after open */
-    char *policy_text, *policy_file;    /* what was opened (source.h): one of them. Fixed after open */
+    struct weir__trace_files *trace_files; /* the trace files that the policy asks for (trace/file.h). Fixed */
+    void (*dump)(weir *w);                 /* writes a trace after a request failed for want of memory (trace/file.h) */
+    /* the path of the weir's control socket; the string lives until weir_close(). NULL: the weir has no control socket */
+    _Atomic(const char *) control_path;
+    struct weir__about *about;          /* what statistics, traces and the control socket tell of the weir (about.h). Fixed */
+    /* What weir_open() was given, for reloads (source.h): one of the two is set, the other is NULL. Fixed. */
+    char *policy_text, *policy_file;
 };
 
-/* As weir__current_begin(), for a plain call. Where there is one device, no other can be current. */
+/* weir__current_begin() for a plain call: makes the device current if a fixed handle needs that. Returns what weir__current_end() takes.
+   With a single device there is no other that could be current. */
 static inline int weir__device_begin(const weir *w, int device, gpu_stream stream)
 {
     return w->device_count > 1 ? weir__current_begin(w->gpu, device, stream) : -1;
 }
 
-/* `capture: relaxed` runs plain calls in relaxed mode too; the default leaves the caller's mode, since the switch costs 60 ns. */
+/* Begins a plain call: with `capture: relaxed` the thread enters relaxed capture mode. By default the caller's mode stays, as the switch
+   costs 60 ns. Returns the mode that weir__plain_end() restores. */
 static inline enum gpu_capture_mode weir__plain_begin(const weir *w)
 {
     return w->relaxed ? weir__relaxed_begin(w->gpu) : GPU_CAPTURE_MODE_RELAXED;
@@ -94,7 +104,7 @@ static inline void weir__plain_end(const weir *w, enum gpu_capture_mode former)
         weir__relaxed_end(w->gpu, former);
 }
 
-/* The same as a clean-up, for where a callback may run meanwhile. */
+/* weir__plain_end() as a clean-up handler, for calls during which a callback of the application may throw or end its thread. */
 struct weir__plain {
     const weir *w;
     enum gpu_capture_mode former;
