@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Blocks are copied under the locks of the table, and put together afterwards. */
+/* Copies of live blocks, made under the locks of the table and sorted into groups afterwards. `count` goes on beyond `room`. */
 struct copied {
     struct weir__holder *items;
     size_t count, room;
@@ -59,7 +59,8 @@ bool weir__holders_find(weir *w, int device, size_t most, struct weir__holder **
 {
     struct copied copied = {.device = device};
     weir__blocks_visit(&w->blocks, copy, &copied);
-    /* Others allocate meanwhile: with some room to spare one more look has them all, and what comes later was not live when it began. */
+    /* Other threads may allocate between the two visits: the spare room is for their blocks. If even that is too small, the last blocks of
+       the second visit are left out. */
     size_t room = copied.count < most ? copied.count + copied.count / 8 + 64 : 0;
     copied = (struct copied){.items = room ? malloc(room * sizeof *copied.items) : NULL, .room = room, .device = device};
     if (room && !copied.items)

@@ -11,7 +11,7 @@
 #include "policy/keys.h"
 #include "policy/report.h"
 
-/* In this order: torchrun sets its own below a job of Slurm or MPI. */
+/* The first that is set counts. torchrun, which sets LOCAL_RANK, may itself run in a job of Slurm or MPI. */
 static const char *const variables[] = {"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"};
 
 const char *weir__local_rank_variable(const char **value)
@@ -25,7 +25,7 @@ const char *weir__local_rank_variable(const char **value)
     return NULL;
 }
 
-/* Digits alone: what strtol() takes beside them is no rank of any launcher. */
+/* Reads a rank, which is digits alone. strtol() would also accept blanks and signs, which no launcher writes. */
 static bool read_rank(const char *text, size_t *rank)
 {
     size_t len = strlen(text);
@@ -53,7 +53,7 @@ bool weir__local_rank_device(size_t count, int *device, char why[WEIR__LOCAL_RAN
                  variable, policy_quote(value).text, POLICY_INDEX_MAX);
         return false;
     }
-    /* A launcher that shows each rank one device leaves the rank what it is. */
+    /* A launcher may make just one device visible to each process. The rank still counts up from 0 then, but the device is always 0. */
     if (count == 1)
         rank = 0;
     if (rank >= count) {

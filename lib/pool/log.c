@@ -42,7 +42,8 @@ weir_status weir__log_open(struct weir__log *log, weir_error *error)
                           "WEIR_LOG=info:/tmp/weir.log",
                           policy_quote(value).text);
     log->most = (weir_log_level)level;
-    /* What the program makes of its standard error later is another matter. A pipe without a reader makes nobody wait. */
+    /* The descriptor is a copy, so closing or redirecting standard error later does not touch it. O_NONBLOCK: a pipe without a reader
+       blocks nobody. */
     log->fd = file ? open(file + 1, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0600)
                    : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     if (log->fd >= 0)
@@ -63,7 +64,8 @@ bool weir__log_is_heard(const struct weir__log *log)
     return log->say || log->fd >= 0;
 }
 
-/* A reader that has gone, or a full file, must not end the program by a signal. */
+/* Writes the line. SIGPIPE (the reader has gone) and SIGXFSZ (the file is at its limit) are blocked and consumed, so that they do not end
+   the program. */
 static void write_quietly(int fd, const char *line, size_t len)
 {
     sigset_t both, former, pending;
@@ -93,7 +95,8 @@ static void put(const struct weir__log *log, weir_log_level level, const char *t
 
 /* Lines of one kind ---------------------------------------------------------------------------------------------------------------------- */
 
-/* Copies the line, or as many of its sentences as fit: they end with a ';', as lines did. */
+/* Copies the line, or as many of its sentences as fit into `room` bytes, with "..." where the text is cut. say() has put ';' where lines of
+   the text ended; sentences are cut there. */
 static void copy_sentences(char *to, size_t room, const char *line)
 {
     static const char more[] = " ...";
@@ -109,7 +112,8 @@ static void copy_sentences(char *to, size_t room, const char *line)
     snprintf(to, room, "%.*s%s", (int)end, line, is_whole ? "" : more);
 }
 
-/* Called with the lock, as are the next two. The kind's own place; else a free one, or that of the kind that was quiet for longest. */
+/* Returns the entry of the kind; if the kind has none, a free entry or that of the kind logged least recently. Called with the lock, as are
+   admit() and take_rest(). */
 static struct weir__log_kind *find(struct weir__log *log, const char *format, const void *about)
 {
     struct weir__log_kind *oldest = &log->kinds[0];
@@ -122,7 +126,8 @@ static struct weir__log_kind *find(struct weir__log *log, const char *format, co
     return oldest;
 }
 
-/* Whether the line is to be logged now; *more: how many of its kind were not since the last that was. */
+/* Returns whether the line is to be logged now, and sets *more to the number of lines of its kind left out since the last one. Otherwise
+   counts and copies the line. */
 static bool admit(struct weir__log_kind *kind, uint64_t now, const char *line, uint64_t *more)
 {
     if (kind->was_said && now < kind->said + GPU_SECOND) {
@@ -137,7 +142,7 @@ static bool admit(struct weir__log_kind *kind, uint64_t now, const char *line, u
     return true;
 }
 
-/* Takes what was not said of a kind. */
+/* Moves the lines left out of a kind to `rest`. */
 static void take_rest(struct weir__log_kind *kind, struct weir__log_kind *rest)
 {
     *rest = *kind;

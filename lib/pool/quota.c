@@ -15,14 +15,15 @@
 #include "policy/number.h"
 #include "policy/report.h"
 
+/* A number without a unit in $WEIR_QUOTA is at least BARE_LEAST bytes. */
 #define MPS "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 #define HAMI "CUDA_DEVICE_MEMORY_LIMIT"
 #define ENTRY_MAX 64
-#define BARE_LEAST (UINT64_C(1) << 20) /* bytes */
+#define BARE_LEAST (UINT64_C(1) << 20)
 
 /* Reading one size ----------------------------------------------------------------------------------------------------------------------- */
 
-/* As a policy has it: "8GiB", bytes, or a share of the device's memory. */
+/* Reads a size as a policy writes it: "8GiB", bytes, or a percentage of the device's memory. Returns false if the text is no such size. */
 static bool read_own(const char *text, uint64_t memory, uint64_t *bytes)
 {
     struct policy_number number;
@@ -35,7 +36,7 @@ static bool read_own(const char *text, uint64_t memory, uint64_t *bytes)
         *bytes = (uint64_t)((unsigned __int128)memory * hundredths / 10000);
         return true;
     }
-    /* A number without a unit is bytes. A small one is refused: a share, or mebibytes, must have been meant. */
+    /* A number without a unit means bytes. A small one is refused, since the user probably meant a percentage or mebibytes. */
     uint64_t factor = number.unit[0] || number.scale > 1 || number.whole < BARE_LEAST ? 0 : 1;
     for (const struct policy_unit *unit = policy_size_units; unit->name; unit++)
         if (strcmp(unit->name, number.unit) == 0)
@@ -43,7 +44,8 @@ static bool read_own(const char *text, uint64_t memory, uint64_t *bytes)
     return factor && policy_number_scale(&number, factor, bytes) == POLICY_NUMBER_OK;
 }
 
-/* Reads a size as MPS and HAMi write it: a whole number with K, M, G or T of either case, all binary. bare: a number alone is bytes. */
+/* Reads a size as MPS and HAMi write it: a whole number with K, M, G or T in upper or lower case, all of them powers of 1024. bare: a
+   number without a unit is allowed and means bytes. Returns false if the text is no such size. */
 static bool read_others(const char *text, bool bare, uint64_t *bytes)
 {
     static const char units[] = "kmgt";
@@ -60,7 +62,8 @@ static bool read_others(const char *text, bool bare, uint64_t *bytes)
     return policy_number_scale(&number, factor, bytes) == POLICY_NUMBER_OK;
 }
 
-/* "0=1GB,1=512M": the least of what stands for this device, if anything does. false: some part is none of that. */
+/* Reads a list like "0=1GB,1=512M". *is_told: the list has a size for this device; then *bytes is the smallest such size. Returns false if
+   any part of the list is not a device and a size. */
 static bool read_mps(const char *text, int device, uint64_t *bytes, bool *is_told)
 {
     *is_told = false;
@@ -91,7 +94,7 @@ static bool read_mps(const char *text, int device, uint64_t *bytes, bool *is_tol
 
 /* The limits ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* Adds a limit for a variable. NULL: the variable is not set, or empty. */
+/* Adds a limit for the variable, and sets *value. Returns NULL if the variable is not set, or empty. */
 static struct weir__quota_limit *add(struct weir__quota *quota, const char *variable, const char **value)
 {
     *value = policy_environment_now(variable);
@@ -103,7 +106,8 @@ static struct weir__quota_limit *add(struct weir__quota *quota, const char *vari
     return limit;
 }
 
-/* Sets the limit to `bytes`, or says why it is ignored. good: the value could be read. write: what the user should write instead. */
+/* Sets the limit to `bytes`, or sets the text why it is ignored. good: the variable's value could be read. write: what the user should
+   write instead. */
 static void judge(struct weir__quota_limit *limit, int device, uint64_t memory, bool good, uint64_t bytes, const char *write)
 {
     if (!good)
@@ -132,7 +136,7 @@ static void read_hami(int device, uint64_t memory, struct weir__quota *quota)
     struct weir__quota_limit *all = add(quota, HAMI, &value);
     if (all) {
         bool good = read_others(value, true, &bytes);
-        /* To HAMi that of the device stands for that of all devices. */
+        /* As in HAMi, a valid limit for this device overrides the one for all devices. */
         if (!good || !own || !own->bytes)
             judge(all, device, memory, good, bytes, write);
     }

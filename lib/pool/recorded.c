@@ -15,8 +15,8 @@ static uint64_t noted_of(const weir_pool *pool)
     return atomic_load_explicit(&pool->noted.reserved, memory_order_relaxed);
 }
 
-/* Charges the caller with at most `most` bytes of the growth since the last look. The rest stays for the requests of other threads that
-   caused it. Returns the bytes. */
+/* Charges the caller with at most `most` bytes of the growth since the last look, and returns the bytes. Further growth is left for the
+   requests of other threads that caused it. */
 static uint64_t claim(weir_pool *pool, uint64_t reserved, uint64_t most)
 {
     uint64_t before = noted_of(pool), grown;
@@ -27,16 +27,16 @@ static uint64_t claim(weir_pool *pool, uint64_t reserved, uint64_t most)
     return grown;
 }
 
-/* Lowers the noted size after memory went back. noted: read before CUDA was asked, so that growth which another thread claimed meanwhile
-   stays claimed. A higher size is left for the call that caused it. */
+/* Lowers the noted size after memory went back. noted: the size noted before CUDA was asked; if another thread has claimed growth since,
+   the size stays. A size above `noted` is left for the request that caused it to claim. */
 static void note_less(weir_pool *pool, uint64_t noted, uint64_t reserved)
 {
     if (reserved < noted)
         atomic_compare_exchange_strong_explicit(&pool->noted.reserved, &noted, reserved, memory_order_relaxed, memory_order_relaxed);
 }
 
-/* What the backing maps and unmaps by itself has to stand on the right side of the figures. Where it does so just now, they are left to the
-   next time. */
+/* Records the figures of a pool. An arena records what it maps and unmaps; ops->hold stops that, so that the figures and those events are
+   in the right order. If the arena is mapping at this moment, its figures are left to the next call. */
 static void record_figures(weir_pool *pool)
 {
     uint64_t used, reserved, noted = noted_of(pool);
@@ -49,7 +49,7 @@ static void record_figures(weir_pool *pool)
     pool->backing->ops->release(pool->backing);
 }
 
-/* Whether it is time to ask CUDA what the pool reserves. */
+/* Returns whether this slow call is to ask CUDA what the pool reserves; otherwise counts it off the calls to skip. */
 static bool may_look(weir_pool *pool)
 {
     unsigned left = atomic_load_explicit(&pool->noted.left, memory_order_relaxed);
@@ -58,6 +58,7 @@ static bool may_look(weir_pool *pool)
     return left == 0;
 }
 
+/* Sets how many slow calls to skip before the next look: more after each look in vain, none after one that found a change. */
 static void count_look(weir_pool *pool, bool was_vain)
 {
     unsigned skip = atomic_load_explicit(&pool->noted.skip, memory_order_relaxed);
@@ -66,14 +67,14 @@ static void count_look(weir_pool *pool, bool was_vain)
     atomic_store_explicit(&pool->noted.left, skip, memory_order_relaxed);
 }
 
-/* The most that one request makes a pool grow by. */
+/* Returns the most bytes by which a request of that size makes a pool grow: whole growth steps. */
 static uint64_t most_of(uint64_t size)
 {
     uint64_t steps = size / WEIR__GROWTH_STEP + (size % WEIR__GROWTH_STEP != 0);
     return steps * WEIR__GROWTH_STEP;
 }
 
-/* Whether the pool may have shrunk at a synchronise and grown back since, which shows in no figure. */
+/* Returns whether the pool may have shrunk at a synchronise and grown back since: then its reserved bytes show no change. */
 static bool may_have_grown(const weir_pool *pool, uint64_t noted)
 {
     return atomic_load_explicit(&pool->backing->threshold, memory_order_relaxed) < noted;
