@@ -12,14 +12,16 @@
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
 
-#define SURPLUS (UINT64_C(2) << 20) /* bytes granted that a cache may keep beyond what it holds */
-#define WINDOW 4096                 /* frees into a cache after which a class without one of them is stale */
-#define STALE 2                     /* blocks of such a class that go at a time */
-#define LONE (UINT64_C(64) << 20)   /* bytes of a large block that a stream keeps alone, of a pool that does not ask for it */
+#define SURPLUS (UINT64_C(2) << 20) /* bytes of unused grant that a cache may keep */
+#define WINDOW 4096                 /* A class that got no block during this many frees into its cache is stale. */
+#define STALE 2                     /* stale blocks that a miss gives to CUDA, at most */
+/* bytes of the largest single large block that a stream keeps if its pool does not ask caches before it grows */
+#define LONE (UINT64_C(64) << 20)
 
 /* The bounds --------------------------------------------------------------------------------------------------------------------------- */
 
-/* The class, of the first so many, that has blocks and has gone longest without a new one; NULL: there is none. */
+/* Returns the class, among those from 1 to `classes`, that has blocks and has gone longest without a new one. Returns NULL if none has
+   blocks. */
 static struct weir__class_list *find_oldest(struct weir__cache *cache, unsigned classes)
 {
     struct weir__class_list *oldest = NULL;
@@ -31,7 +33,7 @@ static struct weir__class_list *find_oldest(struct weir__cache *cache, unsigned 
     return oldest;
 }
 
-/* Takes a block of that class. */
+/* Takes the block that find_oldest()'s class would serve next. */
 static struct weir__entry *take_oldest(struct weir__cache *cache, unsigned classes)
 {
     struct weir__class_list *oldest = find_oldest(cache, classes);
@@ -41,7 +43,7 @@ static struct weir__entry *take_oldest(struct weir__cache *cache, unsigned class
     return entry;
 }
 
-/* Adds a block to those that go to CUDA: a list by `next`, and a flush begins with the first. */
+/* Adds a block to the list (by `next`) of blocks that go to CUDA. The first one begins a flush, which weir__flush_victims() ends. */
 static void push_victim(weir_stream *stream, struct weir__entry *entry, struct weir__entry **victims)
 {
     if (!*victims)
@@ -50,8 +52,8 @@ static void push_victim(weir_stream *stream, struct weir__entry *entry, struct w
     *victims = entry;
 }
 
-/* Makes others give way until the entry fits; *victims gets them. *refused is set if other streams have the room. false: there is
-   none. */
+/* Gives up cached blocks, which are added to *victims, until the entry fits. Returns false if the entry cannot fit. *refused is set if the
+   room that the entry lacks is granted to other streams. */
 static bool make_room(weir_stream *stream, const struct weir__entry *entry, struct weir__entry **victims, bool *refused)
 {
     struct weir__cache *cache = &stream->cache;
@@ -72,6 +74,7 @@ static bool make_room(weir_stream *stream, const struct weir__entry *entry, stru
 
 /* Serving and keeping ------------------------------------------------------------------------------------------------------------------ */
 
+/* Returns whether the cache is open and belongs to the stream with this id (NULL: any) and this pool (NULL: any). */
 static bool is_meant(const weir_stream *stream, const uint64_t *id, const weir_pool *pool)
 {
     return stream->cache.state != WEIR__CACHE_SHUT && (!id || *id == stream->id) && (!pool || pool == stream->pool);
@@ -87,7 +90,7 @@ void weir__cache_count_live(weir_stream *stream, int64_t bytes)
     }
 }
 
-/* The block that would serve the request; NULL: there is none. */
+/* Returns the block that would serve the request, or NULL if the cache has none. */
 static struct weir__entry *find(const weir_stream *stream, unsigned class, size_t size)
 {
     const struct weir__cache *cache = &stream->cache;
@@ -95,9 +98,9 @@ static struct weir__entry *find(const weir_stream *stream, unsigned class, size_
 }
 
 /*
- * The cache has no block of a class, so CUDA is about to be asked for one. Classes that had no new block during the last WINDOW frees give
- * up STALE blocks first, the oldest class before others. Sizes that grow from step to step, as in a KV cache, leave such classes behind,
- * and nothing else would take them before the cache is full. *victims: as of make_room().
+ * Gives up to STALE stale blocks to CUDA, those of the oldest class first. Called when the cache has no block for a request, so that CUDA
+ * is about to be called anyway. Sizes that grow from step to step, as in a KV cache, leave stale classes behind, which otherwise would stay
+ * until the cache is full. *victims gets the blocks.
  */
 static void drop_stale(weir_stream *stream, bool ask, struct weir__entry **victims)
 {
@@ -113,6 +116,7 @@ static void drop_stale(weir_stream *stream, bool ask, struct weir__entry **victi
     }
 }
 
+/* weir__cache_serve() under the cache's lock. ask: the function asks whether the stream captures. */
 static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned class, size_t size, void **ptr,
                                      struct weir__entry **victims, struct weir__noted *noted)
 {
@@ -167,7 +171,7 @@ void weir__cache_put_large(weir_stream *stream, struct weir__entry *entry)
     weir__recent_add(&stream->cache.recent, entry);
 }
 
-/* The same where the oldest large blocks make room. */
+/* Puts in a large block; the oldest large blocks make room and are added to *victims. */
 static void put_large(weir_stream *stream, struct weir__entry *entry, struct weir__entry **victims)
 {
     struct weir__cache *cache = &stream->cache;
@@ -181,9 +185,10 @@ static void put_large(weir_stream *stream, struct weir__entry *entry, struct wei
 }
 
 /*
- * Whether the pool lets its streams keep a large block of that size. A backing that asks caches before it grows gets such a block back in
- * time, whatever its size. CUDA does not ask and could have served another stream with the block, so there one alone is LONE bytes at most;
- * and what CUDA would not keep over a synchronise is not kept here.
+ * Returns whether the pool lets its streams keep a large block of that size. A backing that asks caches before it grows gets such a block
+ * back in time, whatever its size. CUDA's pools do not ask, and could have served another stream with the block. So a stream keeps a single
+ * block of LONE bytes at most there, or of the pool's WEIR__RECENT_SHARE if that is more; and none that CUDA would release at a
+ * synchronise.
  */
 static bool keeps_large(const weir_pool *pool, uint64_t size)
 {
@@ -204,6 +209,7 @@ bool weir__cache_may_keep(const struct weir__entry *entry)
     return entry->class == WEIR__CLASS_NONE ? keeps_large(entry->pool, entry->size) : weir__pool_caches(entry->pool, entry->class);
 }
 
+/* weir__cache_keep() under the cache's lock. *wake: the keeper must be woken. *refused: as for make_room(). */
 static enum weir__cache_answer keep(weir_stream *stream, bool ask, struct weir__entry *entry, struct weir__entry **victims, bool *wake,
                                     bool *refused, struct weir__noted *noted)
 {
@@ -274,7 +280,8 @@ bool weir__cache_is_valid(const weir_stream *stream)
 
 /* Emptying, opening, closing ----------------------------------------------------------------------------------------------------------- */
 
-/* Cuts a list where the stamps fall below `before`, as they do towards its end. Returns the part that is cut off. */
+/* Cuts a list at the first stamp below `before`; stamps fall towards the list's end. Returns the blocks that were cut off, and adds their
+   bytes to *bytes. */
 static struct weir__entry *cut(struct weir__entry **first, uint64_t before, uint64_t *bytes)
 {
     while (*first && (*first)->stamp >= before)
@@ -286,7 +293,7 @@ static struct weir__entry *cut(struct weir__entry **first, uint64_t before, uint
     return rest;
 }
 
-/* Takes out what has a stamp below `before`, of the classes from one to before another and of the recent blocks: a list by `next`. */
+/* Takes the blocks whose stamp is below `before` out of the classes from <= class < to and out of `recent`. Returns a list by `next`. */
 static struct weir__entry *take_out(struct weir__cache *cache, unsigned from, unsigned to, uint64_t before)
 {
     struct weir__entry *drained = NULL, **end = &drained;

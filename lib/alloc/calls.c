@@ -2,23 +2,23 @@
 /*
  * calls.c - weir_stream_malloc() and weir_stream_free().
  *
- * The ordinary case is a request that the stream's cache can serve, and a free that it has room for. It comes in two kinds, without and
- * with what the recorder wants to know. For blocks with a class each kind is one piece of code, without a call but for the question
- * whether the stream captures. Anything out of the ordinary (a lock that is taken, a capture, a cache that is empty, full or closed)
- * changes nothing and is left to the functions of cache.h, which do the same with everything looked at.
+ * In the ordinary case the stream's cache can serve the request, or has room for the freed block. The code for this case exists in two
+ * kinds, with and without recording. For blocks with a size class each kind is one inlined function; its only call asks CUDA whether the
+ * stream captures. In every other case (another thread has the lock, the stream captures, the cache is empty, full or closed) that code
+ * changes nothing, and the functions of cache.h do the same work with all checks.
  */
 #include "lib/alloc/free.h"
 #include "lib/alloc/noted.h"
 #include "lib/alloc/request.h"
 #include "lib/base/call.h"
 
-#define INLINE static inline __attribute__((always_inline)) /* the compiler alone would share code between the kinds */
+#define INLINE static inline __attribute__((always_inline)) /* without the attribute the compiler would share code between the two kinds */
 #define SLOW static __attribute__((noinline))
 
 /* The ordinary case -------------------------------------------------------------------------------------------------------------------- */
 
-/* Serves a request of a class that the pool caches, or of a larger one. noted: NULL unless the recorder wants to know. false: nothing was
-   done. */
+/* Serves a request from the stream's cache: by its class, or, if is_large, from the large blocks. noted: NULL unless the call is recorded.
+   Returns false if nothing was done. */
 INLINE bool serve(weir_stream *s, unsigned class, bool is_large, size_t size, void **ptr, struct weir__noted *noted)
 {
     struct weir__cache *cache = &s->cache;
@@ -47,8 +47,8 @@ INLINE bool serve(weir_stream *s, unsigned class, bool is_large, size_t size, vo
     return is_served;
 }
 
-/* Called with the cache's lock, as is the next. Whether there is room for the block. A block without a class is a large one. A reload may
-   have switched the cache off, and have emptied it for good, before the lock was taken. */
+/* Returns whether the cache has room for the block, which is a large one if it has no class. classes: the number of classes that the pool
+   caches now; a reload may have lowered it since the caller read it first. Called with the cache's lock, as is may_enter(). */
 INLINE bool has_room(const weir_stream *s, const struct weir__entry *entry, unsigned classes)
 {
     const struct weir__cache *cache = &s->cache;
@@ -58,7 +58,7 @@ INLINE bool has_room(const weir_stream *s, const struct weir__entry *entry, unsi
     return classes && entry->class == WEIR__CLASS_NONE && weir__cache_has_room(s, entry->size);
 }
 
-/* Whether the entry is the block at ptr, and may enter the cache. */
+/* Returns whether the entry is the live block at ptr, and may enter the cache. */
 INLINE bool may_enter(const weir_stream *s, const struct weir__entry *entry, const void *ptr, unsigned classes)
 {
     const struct weir__cache *cache = &s->cache;
@@ -66,8 +66,8 @@ INLINE bool may_enter(const weir_stream *s, const struct weir__entry *entry, con
            has_room(s, entry, classes) && !weir__stream_is_barred(s);
 }
 
-/* Takes the block at ptr from its user and puts it into the stream's cache, if it is one that this cache served or kept last. classes: how
-   many of the pool's classes are kept in this way. noted: as serve() has it. false: nothing was done. */
+/* Takes the block at ptr from its user and puts it into the stream's cache, if this cache served the block or kept it last. classes: the
+   number of the pool's classes that this kind of call keeps. noted: NULL unless the call is recorded. Returns false if nothing was done. */
 INLINE bool keep(weir_stream *s, const void *ptr, const _Atomic unsigned *classes, struct weir__noted *noted)
 {
     struct weir__cache *cache = &s->cache;
@@ -99,7 +99,7 @@ static void leave(weir_stream **entered)
     weir__stream_leave(*entered);
 }
 
-/* What a request needs that is not served in the ordinary way. */
+/* Serves a request that serve() has not served: checks the arguments, asks the cache with all checks, then CUDA. */
 SLOW weir_status malloc_slowly(weir_stream *s, void **ptr, size_t size, unsigned class)
 {
     if (weir__is_forked())
@@ -115,7 +115,7 @@ SLOW weir_status malloc_slowly(weir_stream *s, void **ptr, size_t size, unsigned
     return weir__serve(s->pool, ptr, size, &(struct weir__raw){ .handle = s->handle, .is_open = true }, s);
 }
 
-/* What a free needs that does not enter the cache in the ordinary way. */
+/* Frees a block that keep() has not taken: checks the arguments, and passes the block to weir__free(). */
 SLOW weir_status free_slowly(weir_stream *s, void *ptr)
 {
     if (weir__is_forked())
@@ -137,7 +137,7 @@ SLOW weir_status malloc_noted(weir_stream *s, void **ptr, size_t size, unsigned 
     return WEIR_OK;
 }
 
-/* Of either kind. */
+/* Serves a request above the pool's classes from `recent`, with or without recording. */
 SLOW weir_status malloc_large(weir_stream *s, void **ptr, size_t size, unsigned class)
 {
     struct weir__noted noted;
@@ -185,7 +185,7 @@ weir_status weir_stream_malloc(weir_stream *s, void **ptr, size_t size)
 
 weir_status weir_stream_free(weir_stream *s, void *ptr)
 {
-    /* NULL is in no table. */
+    /* A NULL ptr is no block, so keep() returns false. */
     if (!weir__is_forked() && s && keep(s, ptr, &s->pool->cache.plain_classes, NULL))
         return WEIR_OK;
     return free_otherwise(s, ptr);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* malloc.c - how a request is served: by the cache, by CUDA or an arena, or by what recovery finds; and the table of blocks. */
+/*
+ * malloc.c - the path of a request on a raw handle or past the cache: the memory comes from a cache, from CUDA or an arena, or from
+ * recovery; then the block enters the table of blocks.
+ */
 #include "lib/alloc/free.h"
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/request.h"
@@ -9,9 +12,9 @@
 #include "lib/pool/left.h"
 #include "lib/pool/recorded.h"
 
-#define BLOCK_STEP 512 /* CUDA gives blocks in multiples of so many bytes */
+#define BLOCK_STEP 512 /* CUDA gives memory in multiples of this many bytes */
 
-/* The first attempt, beside others. */
+/* The first attempt, during which other threads may ask CUDA too (asking.h). */
 static bool attempt_beside(struct weir__request *request, void **ptr)
 {
     struct weir__asking *asking = &request->pool->device->asking;
@@ -29,7 +32,8 @@ static bool attempt_beside(struct weir__request *request, void **ptr)
     return is_served;
 }
 
-/* On a stream that captures: CUDA decides, nothing is recovered, and the pool's figures stay out of it. */
+/* Asks CUDA once for memory on a stream that captures. The block belongs to the graph: no recovery is tried, and the pool's figures do not
+   count it. */
 static weir_status ask_for_graph(struct weir__request *request, void **ptr)
 {
     weir_pool *pool = request->pool;
@@ -59,7 +63,8 @@ static weir_status ask(struct weir__request *request, void **ptr)
 
 /* The table of blocks ----------------------------------------------------------------------------------------------------------------- */
 
-/* The address was in the table: its block was freed with cudaFreeAsync() behind our back, or belonged to a graph that is gone. */
+/* Removes the block that had an address before, which CUDA has now given again: the program freed the block with cudaFreeAsync(), or it
+   belonged to a graph that is destroyed. */
 static void forget_former(const struct weir__block *former)
 {
     struct weir__recorder *recorder = &former->pool->w->recorder;
@@ -76,7 +81,7 @@ static void forget_former(const struct weir__block *former)
     weir__pool_release(former->pool);
 }
 
-/* The program freed a cached block with cudaFreeAsync, and CUDA accepted that: the entry leaves the cache. */
+/* The program freed a cached block with cudaFreeAsync, and CUDA accepted that: removes the entry from the cache and from the table. */
 static void forget_cached(weir *w, struct weir__entry *entry, const void *ptr)
 {
     struct weir__block block;
@@ -90,7 +95,7 @@ static void forget_cached(weir *w, struct weir__entry *entry, const void *ptr)
     weir__pool_release(block.pool);
 }
 
-/* CUDA gave an address that has an entry in the table: the new block replaces that entry. Returns false if there is no host memory. */
+/* Replaces the entry that the table has for an address, after CUDA gave the address again. Returns false if host memory runs out. */
 static bool replace(weir *w, const struct weir__block *block)
 {
     struct weir__block former;
@@ -105,6 +110,7 @@ static bool replace(weir *w, const struct weir__block *block)
     return true;
 }
 
+/* Adds a block that CUDA gave to the table. If host memory runs out the block goes back. */
 static weir_status enter(const struct weir__block *block, gpu_stream stream)
 {
     weir_pool *pool = block->pool;
@@ -121,7 +127,8 @@ static weir_status enter(const struct weir__block *block, gpu_stream stream)
 
 /* Serving ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* Chooses the size to ask for: that of the size class, if a cache may keep the block by its class later; else the size asked for. */
+/* Chooses the size to ask CUDA for: the bytes of the size class if a cache may keep the block later by its class, else the size that the
+   caller asked for. */
 static void choose_size(struct weir__request *request, struct weir__block *block, weir_stream *opened)
 {
     const weir_pool *pool = request->pool;
@@ -137,14 +144,14 @@ static void choose_size(struct weir__request *request, struct weir__block *block
     request->small = request->asked < pool->kind.small_below;
 }
 
-/* A block for which there was room only without the rounding up to its class enters no cache. */
+/* Makes a block one that no cache keeps, because CUDA had room for the size asked for and not for the bytes of the size class. */
 static void forget_class(struct weir__block *block)
 {
     block->class = WEIR__CLASS_NONE;
     block->guard = NULL;
 }
 
-/* Clears a block that is to be shared. If that fails the block goes back. */
+/* Sets the bytes of a new block to zero on the stream (share.scrub). If that fails the block goes back. */
 static weir_status scrub(const struct weir__block *block, gpu_stream stream)
 {
     weir_pool *pool = block->pool;
@@ -159,13 +166,14 @@ static weir_status scrub(const struct weir__block *block, gpu_stream stream)
                           WEIR__BYTES(block->size), pool->name, pool->device->index);
 }
 
-/* Whether nobody need ask: the stream was asked already, or the program never captures. */
+/* Returns whether the stream surely does not capture: CUDA has said so during this call, or the policy says that the program never
+   captures. */
 static bool is_no_capture(const weir_pool *pool, const struct weir__raw *raw)
 {
     return raw->is_known || (!atomic_load_explicit(&pool->cache.capture_check, memory_order_relaxed) && !pool->w->refuses_graphs);
 }
 
-/* Whether the block becomes a graph's. */
+/* Asks whether the stream captures and sets block->graph, since the block becomes the graph's in that case. */
 static weir_status ask_capture(const struct weir__request *request, struct weir__block *block)
 {
     const weir_pool *pool = block->pool;
@@ -182,7 +190,7 @@ static weir_status ask_capture(const struct weir__request *request, struct weir_
     return WEIR_OK;
 }
 
-/* The program has the block. */
+/* Records the new block, and counts it for its tag. */
 static inline void note(const struct weir__block *block, gpu_stream stream)
 {
     struct weir__recorder *recorder = &block->pool->w->recorder;
@@ -191,7 +199,7 @@ static inline void note(const struct weir__block *block, gpu_stream stream)
         weir__count_tag(recorder, block->origin, block->size, 1);
 }
 
-/* With the block's device current where that matters. */
+/* Serves the request and fills the block. The caller has made the device current if the stream's handle is a fixed one. */
 static weir_status serve(struct weir__request *request, struct weir__block *block, const struct weir__raw *raw, weir_stream *opened)
 {
     weir *w = block->pool->w;
@@ -235,7 +243,8 @@ weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, const struct w
     }
     if (size > pool->kind.max_block)
         return refuse_size(pool, size);
-    /* CUDA gives multiples of this, and sets only what was asked for (measured): nothing is to stay behind the end. */
+    /* CUDA gives multiples of BLOCK_STEP, but set_async() clears only the bytes asked for (measured). Ask for whole steps, so that the last
+       bytes of the block are cleared too. */
     if (atomic_load_explicit(&pool->settings.scrub, memory_order_relaxed) && size <= SIZE_MAX - BLOCK_STEP)
         size = (size + BLOCK_STEP - 1) / BLOCK_STEP * BLOCK_STEP;
     struct weir__request request = { .pool = pool, .asked = size, .stream = raw->handle, .id = raw->id };
@@ -249,8 +258,8 @@ weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, const struct w
     return status;
 }
 
-/* Serves a raw stream handle from the cache of the opened stream that it is, if that stream's pool is `pool` (NULL: whichever it is).
-   *opened gets that stream, NULL if it is none. */
+/* Looks up the opened stream with this raw handle, and serves the request from its cache if the stream's pool is `pool` (NULL: any pool).
+   Returns whether the request was served. *opened gets the stream if its cache had no block, else NULL. */
 static bool serve_raw(struct weir__device *device, const weir_pool *pool, size_t size, struct weir__raw *raw, void **ptr,
                       weir_stream **opened)
 {
@@ -273,7 +282,7 @@ static void release(weir_pool **pool)
         weir__pool_release(*pool);
 }
 
-/* From the pool that the policy has for the stream. */
+/* Serves a request from the pool that the policy has for the stream. */
 static __attribute__((noinline)) weir_status malloc_routed(struct weir__device *device, void **ptr, size_t size, struct weir__raw *raw,
                                                            weir_stream *opened)
 {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * noted.h - what a cached call leaves for the recorder and for the figures of tags.
+ * noted.h - records a call that a cache served: an event for the recorder, and the figures of tags.
+ *
+ * weir__noted_begin() runs before the cache's lock is taken, weir__noted_take() under the lock, and weir__noted_end() after the lock was
+ * released. A struct weir__noted lives on the stack of the call.
  */
 #ifndef WEIR_LIB_NOTED_H
 #define WEIR_LIB_NOTED_H
@@ -9,14 +12,14 @@
 #include "lib/pool/recorded.h"
 
 struct weir__noted {
-    struct weir__ring *ring; /* where the event goes; NULL: nowhere */
+    struct weir__ring *ring; /* where the event is written; NULL: no event is recorded */
     uint64_t time;
     bool is_request;
-    uint32_t origin; /* of the request, and of the block once it was taken */
-    uint64_t size;   /* of the block; 0: none was taken */
+    uint32_t origin; /* of the request; for a free, that of the block */
+    uint64_t size;   /* the block's bytes; 0: the cache did nothing */
 };
 
-/* Before the cache's lock is taken. Of a request, who makes it is found out. */
+/* Begins a request or a free, before the cache's lock is taken. The origin of a request is looked up here, as that takes long. */
 static inline void weir__noted_begin(struct weir__noted *noted, const weir_stream *stream, bool is_request)
 {
     struct weir__recorder *recorder = &stream->w->recorder;
@@ -29,8 +32,8 @@ static inline void weir__noted_begin(struct weir__noted *noted, const weir_strea
     noted->time = recorder->gpu->now_coarse();
 }
 
-/* Under the lock, once the cache has served the entry, or has it. The event is written here, where its place in the order is known: that
-   takes neither a lock nor a call. */
+/* Writes the event, once the cache has served or kept the entry. The cache's lock is held, so the event's number in the stream's order is
+   known. Writing takes neither a lock nor a call of CUDA. */
 static inline void weir__noted_take(struct weir__noted *noted, const weir_stream *stream, struct weir__entry *entry)
 {
     const struct weir__cache *cache = &stream->cache;
@@ -39,7 +42,7 @@ static inline void weir__noted_take(struct weir__noted *noted, const weir_stream
     noted->origin = entry->origin;
     noted->size = entry->size;
     if (!noted->ring) {
-        if (weir__records(&stream->w->recorder, WEIR__LEVEL_ALL)) /* no host memory for a ring */
+        if (weir__records(&stream->w->recorder, WEIR__LEVEL_ALL)) /* host memory ran out when this thread's ring was made */
             atomic_fetch_add_explicit(&stream->w->recorder.dropped, 1, memory_order_relaxed);
         return;
     }
@@ -55,7 +58,7 @@ static inline void weir__noted_take(struct weir__noted *noted, const weir_stream
     weir__ring_write(noted->ring, &event);
 }
 
-/* Behind the lock. */
+/* Counts the block for its tag, after the cache's lock was released. */
 static inline void weir__noted_end(const struct weir__noted *noted, const weir_stream *stream)
 {
     if (noted->size)

@@ -45,7 +45,7 @@ void weir__recent_add(struct weir__recent *recent, struct weir__entry *entry)
 struct weir__entry *weir__recent_drain(struct weir__recent *recent, uint64_t before)
 {
     struct weir__entry *drained = NULL;
-    /* The oldest come first, so their stamps rise. */
+    /* The oldest blocks come first, so stamps rise along the array. */
     while (weir__recent_count(recent) && recent->entries[0]->stamp < before) {
         struct weir__entry *entry = recent->entries[0];
         weir__recent_remove(recent, entry);

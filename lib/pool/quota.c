@@ -15,7 +15,8 @@
 #include "policy/number.h"
 #include "policy/report.h"
 
-/* A number without a unit in $WEIR_QUOTA is at least BARE_LEAST bytes. */
+/* The variables of MPS and HAMi; the longest entry of the list that MPS takes; and the least that a number without a unit may be in
+   $WEIR_QUOTA, in bytes. */
 #define MPS "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 #define HAMI "CUDA_DEVICE_MEMORY_LIMIT"
 #define ENTRY_MAX 64
