@@ -186,9 +186,9 @@ static void put_large(weir_stream *stream, struct weir__entry *entry, struct wei
 
 /*
  * Returns whether the pool lets its streams keep a large block of that size. A backing that asks caches before it grows gets such a block
- * back in time, whatever its size. CUDA's pools do not ask, and could have served another stream with the block. So a stream keeps a single
- * block of LONE bytes at most there, or of the pool's WEIR__RECENT_SHARE if that is more; and none that CUDA would release at a
- * synchronise.
+ * back in time, whatever its size. CUDA's pools do not ask, and could have served another stream with the block. So there a block is at
+ * most LONE bytes, or the pool's WEIR__RECENT_SHARE if that is more; and none is kept while the pool has more bytes than it keeps when a
+ * stream synchronises.
  */
 static bool keeps_large(const weir_pool *pool, uint64_t size)
 {

@@ -6,17 +6,17 @@
 #include "lib/base/number.h"
 #include "lib/gpu/clock.h"
 
-#define CAP_SHARE 8              /* the caches of a pool have at most this part of its max_size */
-#define STEP (UINT64_C(1) << 20) /* bytes that are granted at a time */
-#define SHARES 4096              /* of what is left, a step is at most one: with many streams each gets something */
-#define BATCH 64                 /* streams that are pinned at a time */
-#define IDLE GPU_SECOND          /* in which an idle stream has kept nothing */
-#define PAUSE (IDLE / 4)         /* between two looks at all streams that found nothing */
+#define CAP_SHARE 8              /* the caches of a pool have at most 1/CAP_SHARE of its max_size */
+#define STEP (UINT64_C(1) << 20) /* bytes by which a grant grows, if so much is left */
+#define SHARES 4096              /* a grant grows by at most 1/SHARES of what is left, so that with many streams each gets some */
+#define BATCH 64                 /* streams that are pinned at a time (stream.h) */
+#define IDLE GPU_SECOND          /* a stream that has kept no block for so long is idle */
+#define PAUSE (IDLE / 4)         /* the least time between two looks at all streams, if the first found no idle one */
 
 /* Granting ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* What all caches of the pool may hold together. Caches that fill a pool up to its cap, or the device, make every request of another size a
-   matter of recovery. */
+/* Returns the bytes that all caches of the pool may have together: cache.per_device, but only a part of the pool's cap or of the device's
+   memory. If caches filled those, every request of another size would need recovery. */
 static uint64_t limit_of(const weir_pool *pool)
 {
     uint64_t limit = atomic_load_explicit(&pool->cache.per_device, memory_order_relaxed);
@@ -56,7 +56,7 @@ void weir__grant_return(weir_pool *pool, struct weir__cache *cache, uint64_t kee
 
 /* Taking back -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Whether the stream's cache has kept nothing for a second, and has not been emptied for that reason within it. */
+/* Returns whether the stream is idle, that is, its cache has kept no block for a second. After a yes the second begins anew. */
 static bool is_idle(weir_stream *stream, uint64_t now)
 {
     struct weir__cache *cache = &stream->cache;
@@ -71,7 +71,7 @@ static bool is_idle(weir_stream *stream, uint64_t now)
     return is;
 }
 
-/* Looks at the pool's streams, up to the first idle one that has something to give. Returns whether there was one. */
+/* Pins the pool's streams in turn and empties the cache of the first idle one that has something to give. Returns whether there was one. */
 static bool look(const weir_pool *pool, const weir_stream *needy, uint64_t now)
 {
     weir_stream *streams[BATCH] = { NULL };
@@ -96,6 +96,6 @@ void weir__grant_refused(weir_pool *pool, const weir_stream *stream)
     WEIR__CALL;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     if (look(pool, stream, now))
-        atomic_store(&pool->grants.due, now); /* there may be more: the next refusal looks on */
+        atomic_store(&pool->grants.due, now); /* other streams may be idle too: the next refusal looks at once */
     weir__relaxed_end(gpu, mode);
 }

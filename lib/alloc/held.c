@@ -9,14 +9,15 @@
 
 struct cached {
     uint64_t bytes, hits, keeps;
-    int64_t live; /* below 0 for a moment if a free is counted before the request that it frees */
+    int64_t live; /* below 0 for a moment if a free is counted before the request that allocated its block */
 };
 
-/* Adds up what the caches of the pool's open streams hold, what the caches of all its streams ever did, and the bytes in users' hands. */
+/* Adds up the bytes in the caches of the pool's open streams, the hits and keeps of all its streams, closed ones too, and the bytes that
+   users have. */
 static struct cached add_up(struct weir__device *device, const weir_pool *pool)
 {
     pthread_rwlock_rdlock(&device->lock);
-    /* Read with the lock: a stream that leaves the list adds the counts of its cache to those of the pool. */
+    /* Read the counts under the lock: a stream that leaves the list adds its cache's counts to those of the pool. */
     int64_t spare = atomic_load(&pool->figures.spare);
     struct cached sum = {
         .hits = atomic_load(&pool->figures.closed_hits),
@@ -52,8 +53,8 @@ struct weir__held weir__pool_held(weir_pool *pool)
         .hits = cached.hits,
         .keeps = cached.keeps,
     };
-    /* Bytes that become cached, or live, between the two readings are in both sums, which together may not exceed what was
-       taken at one moment. */
+    /* Bytes that become cached or live while the caches are read one by one may be counted twice. Live and cached bytes together cannot
+       exceed what was taken at one moment, so cut them there. */
     uint64_t after = atomic_load(&pool->figures.taken), most = before > after ? before : after;
     held.cached = weir__smaller(held.cached, most);
     held.live = weir__smaller(held.live, most - held.cached);

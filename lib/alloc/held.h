@@ -1,30 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * held.h - which of a pool's blocks are in users' hands and which in caches: sums over the caches of its streams.
+ * held.h - computes which bytes of a pool users have and which are in caches, as sums over the caches of the pool's streams. The functions
+ * take device->lock for reading and the locks of the caches, one after the other.
  */
 #ifndef WEIR_LIB_HELD_H
 #define WEIR_LIB_HELD_H
 
 #include "lib/pool/weir_internal.h"
 
-/* Bytes in users' hands (live) and in caches, and how often caches served a request and kept a block. Each cache is read at one moment. */
+/* live: bytes of the blocks that users have. cached: bytes in caches, and of orphans (orphans.h). hits, keeps: how often caches served a
+   request and kept a block. Each cache is read at one moment, but not all caches at the same one. */
 struct weir__held {
     uint64_t live, cached, hits, keeps;
 };
 struct weir__held weir__pool_held(weir_pool *pool);
 
+/* Returns how many blocks of the pool users have. */
 uint64_t weir__pool_live_blocks(weir_pool *pool);
-/* Blocks that were ever freed, into caches as well. */
+/* Returns how many blocks of the pool were ever freed, frees into caches included. */
 uint64_t weir__pool_frees(weir_pool *pool);
 
-/* Whether nothing of the pool is live, but some of its frees have not been seen complete. Gives back what is idle. */
+/* Returns whether no block of the pool is live but some of its frees have not been seen complete. In a pool of CUDA's the question gives
+   idle memory back to the device. Always false for the device's default pool. */
 bool weir__pool_has_pending_frees(weir_pool *pool);
 
-/* Lowers the highest figures of the pool to what they are now. Returns a code of the GPU. */
+/* Lowers the pool's peaks to its present figures. Returns the GPU's code. */
 int weir__pool_reset_peaks(weir_pool *pool);
 
-/* Whether the pool's counts agree with the table of blocks, and nothing is granted to a stream or claimed for a request. Called while the
-   pool has no opened stream and no call is in progress. */
+/* Returns whether the pool's figures agree with the table of blocks, and no bytes are granted to a stream or claimed for a request. Called
+   while the pool has no opened stream and no call is in progress. */
 bool weir__held_is_valid(weir_pool *pool);
 
 #endif

@@ -8,11 +8,12 @@
 #include "lib/pool/former.h"
 #include "lib/pool/settings.h"
 
-#define PATIENCE UINT64_C(1000000) /* nanoseconds that weir__pool_renew() waits for the pool's last frees */
+#define PATIENCE UINT64_C(1000000) /* nanoseconds for which weir__pool_renew() waits until the pool's last frees are complete */
 
 /* Blocks ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Has the pool keep all idle memory: what was exported serves the pool again only as long as the pool keeps it. */
+/* Raises the pool's threshold, so that it keeps all idle memory: exported memory serves the pool again only while the pool keeps it.
+   Returns the GPU's code. */
 static int keep_all(weir_pool *pool)
 {
     int code = GPU_SUCCESS;
@@ -94,7 +95,7 @@ static bool is_unused(weir_pool *pool)
            (!pool->current.former || weir__cuda_is_complete(gpu, pool->native.handle));
 }
 
-/* Creates the pool that is to replace the present one, with the same settings and access. NULL: that failed. */
+/* Creates the new CUDA pool, with the settings and the access of the present one, and sets *fd. Returns NULL if that failed. */
 static gpu_pool make_again(weir_pool *pool, int *fd)
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -107,7 +108,8 @@ static gpu_pool make_again(weir_pool *pool, int *fd)
     gpu_pool made;
     if (gpu->pool_create(&spec, &made) != GPU_SUCCESS)
         return NULL;
-    /* CUDA exports no block of a pool before the pool itself, and the pool's user may publish one as soon as there is the new handle. */
+    /* Export the new pool at once: CUDA exports blocks only of a pool that was itself exported, and as soon as the new handle is set a user
+       may publish a block. */
     bool is_exported = gpu->pool_export(made, fd) == GPU_SUCCESS;
     if (is_exported && weir__cuda_copy(&pool->native, made, pool->settings.peers, pool->w->device_count) == GPU_SUCCESS && weir__current_pool_replace(pool, made) == GPU_SUCCESS)
         return made;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lend.h - what share/ needs of an exportable pool: lending its blocks to other processes, a descriptor of the pool, and a new CUDA pool in
- * place of the old one once nothing is lent.
+ * lend.h - what share/ needs of an exportable pool: lending its blocks to other processes, a descriptor of the pool, and replacing its CUDA
+ * pool once none of its blocks is lent. Any thread may call these functions; each takes the locks that it needs.
  */
 #ifndef WEIR_LIB_LEND_H
 #define WEIR_LIB_LEND_H
@@ -9,28 +9,30 @@
 #include "lib/pool/weir_internal.h"
 
 /*
- * Lends the live block at ptr, of this pool, to the caller: its user can no longer free it (WEIR_BUSY, "is published: withdraw it").
- * *size: its bytes. WEIR_NOT_A_BLOCK, WEIR_INVALID (another pool's, or a graph's; the pool is not exportable), WEIR_BUSY (lent already).
+ * Lends the live block at ptr to the caller: its user cannot free it until weir__block_return(); weir_free() fails with WEIR_BUSY and says
+ * that the block is published. *size gets the block's bytes. Returns WEIR_NOT_A_BLOCK (no live block is there), WEIR_INVALID (the block is
+ * another pool's or a graph's, or the pool is not exportable) or WEIR_BUSY (already lent).
  */
 weir_status weir__block_lend(weir_pool *pool, void *ptr, weir_error *error, size_t *size);
-/* Gives a lent block back to its user. */
+/* Ends the loan: the user can free the block again. */
 void weir__block_return(weir_pool *pool, void *ptr);
 
-/* Bytes of the largest block that may be shared (ipc_max_block); requests above it are refused by weir_malloc() with the reason. */
+/* Returns the bytes of the largest block that may be shared (ipc_max_block). weir_malloc() refuses larger requests and says so. */
 uint64_t weir__pool_max_block(const weir_pool *pool);
 
 /*
- * Destroys the CUDA pool of an exportable pool and makes a new one in its place, with the same settings: so its memory goes back, once
- * every importer has destroyed its own. false: nothing was done, since something of it is live, has frees pending, or CUDA refused.
- * Requests meanwhile wait. *fd: a descriptor of the new pool, the caller's.
+ * Creates a new CUDA pool with the same settings, puts it in the place of an exportable pool's CUDA pool, and destroys the old one. The old
+ * pool's memory goes back once every importer has destroyed its own handle of it. Requests that come during the call wait. *fd gets a
+ * descriptor of the new pool, which the caller closes. Returns false, and changes nothing, if a block of the pool is live or cached, if
+ * some of its frees are not complete, or if CUDA refuses the new pool.
  */
 bool weir__pool_renew(weir_pool *pool, int *fd);
 
-/* Claims the pool for an export, since only one may renew it. Returns false if another export has the pool. */
+/* Claims the pool for one export, since only one export may renew it. Returns false if another export has claimed the pool. */
 bool weir__pool_claim(weir_pool *pool);
 void weir__pool_unclaim(weir_pool *pool);
 
-/* A new descriptor of the pool (the caller's). */
+/* Sets *fd to a new descriptor of the pool, which the caller closes. Returns the GPU's code. */
 int weir__pool_export(weir_pool *pool, int *fd);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* opening.c - opening and closing streams: which pool serves them, and who has to be waited for. */
+/*
+ * opening.c - opening and closing streams, and waiting for one: chooses the pool that serves a stream, and waits for threads that use a
+ * stream which closes.
+ */
 #include <sched.h>
 #include <stdlib.h>
 #include <time.h>
@@ -14,14 +17,15 @@
 
 /* Synchronising ------------------------------------------------------------------------------------------------------------------------ */
 
-/* What a pool may keep over a synchronise. */
+/* Returns the bytes that the pool may keep when a stream synchronises. */
 static uint64_t threshold_of(const weir_pool *pool)
 {
     uint64_t threshold = atomic_load(&pool->backing->threshold), max_size = atomic_load(&pool->settings.max_size);
     return max_size && max_size < threshold ? max_size : threshold;
 }
 
-/* So that what the stream freed, or keeps above the threshold, is known to be complete afterwards, and can go back. */
+/* Prepares the stream for a synchronise. Large cached blocks go back if the pool is above its threshold, and arenas put an event behind
+   what the stream freed in them. So this memory is known to be complete afterwards and can go back to the device. */
 static void before_synchronize(weir_stream *s)
 {
     if (weir__recent_count(&s->cache.recent) && atomic_load(&s->pool->figures.taken) > threshold_of(s->pool))
@@ -43,7 +47,8 @@ static void after_synchronize(struct weir__device *device)
 
 /* Opening ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* The pool for streams of this policy name: the entry's, a new private one, or the default pool. Called with w->config held. */
+/* Sets *pool to the pool for a stream of this name: that of the policy's entry, a private one that is new or was parked (pool.h), or the
+   default pool. The caller owns a reference to a private pool. Called with w->config held. */
 static weir_status choose_pool(struct weir__device *device, const char *name, weir_error *error, weir_pool **pool)
 {
     const struct policy *policy = device->w->policy;
@@ -65,7 +70,8 @@ static weir_status choose_pool(struct weir__device *device, const char *name, we
     return WEIR_OK;
 }
 
-/* Says that the policy has streams and none of that name, as a name that is misspelt gets another pool than the one that was meant. */
+/* Logs that the policy has entries for streams and none of that name: a misspelt name gets the default pool instead of the one that was
+   meant. */
 static void say_unknown(weir *w, const char *name, const weir_pool *pool)
 {
     struct policy_guess guess = policy_guess_begin(name);
@@ -93,7 +99,8 @@ static weir_status check_arguments(weir *w, int device, const void *out, weir_er
     return WEIR_OK;
 }
 
-/* A fixed handle is another stream on each device; any other can be open for one device only. */
+/* Returns whether the CUDA stream is open already. A fixed handle (legacy, per-thread) means another stream on each device, so only this
+   device is searched for it; any other handle can be open on one device only. */
 static bool is_listed(struct weir__device *device, gpu_stream handle, uint64_t id)
 {
     weir *w = device->w;
@@ -109,8 +116,8 @@ static bool is_listed(struct weir__device *device, gpu_stream handle, uint64_t i
     return listed;
 }
 
-/* Refuses a stream of another device: Weir would record its events on the wrong one, and wait for nothing. Where CUDA cannot tell the
-   device, as of a stream of a green context, the caller is believed. */
+/* Refuses a stream of another device: Weir would record the stream's events on the wrong device, where they complete at once. If CUDA
+   cannot tell the device, as for a stream of a green context, the caller is believed. */
 static weir_status check_device(const struct weir__device *device, gpu_stream handle, weir_error *error)
 {
     const struct gpu *gpu = device->w->gpu;
@@ -123,8 +130,8 @@ static weir_status check_device(const struct weir__device *device, gpu_stream ha
                       device->index);
 }
 
-/* The program destroyed a CUDA stream without closing its weir_stream, which the caller has pinned, or keeps open within a call: shuts the
-   cache, and uses the CUDA stream no more. Call it with no lock of a device or a pool held. */
+/* Abandons a weir_stream whose CUDA stream the program has destroyed: closes the cache, makes orphans of the cached blocks, and never uses
+   the handle again. The caller has the stream pinned, or keeps it open by a call on it, and holds no lock of a device or a pool. */
 static void abandon(weir_stream *stream)
 {
     if (atomic_exchange(&stream->is_gone, true))
@@ -134,7 +141,7 @@ static void abandon(weir_stream *stream)
     weir__line_gone(stream->line);
 }
 
-/* The handle names a new CUDA stream, of any device: abandons the weir_stream that had the handle. */
+/* Abandons the weir_stream, on any device, that had this handle before: CUDA has given the handle to a new stream. */
 static void abandon_former(weir *w, gpu_stream handle)
 {
     for (size_t d = 0; d < w->device_count; d++) {
@@ -161,7 +168,7 @@ bool weir__stream_is_alive(weir_stream *stream)
     return false;
 }
 
-/* Makes a closed stream that of a handle, with its line. false: no host memory. */
+/* Gives a closed weir_stream its handle, context, name and line (fence.h). Returns false if host memory runs out. */
 static bool begin(weir_stream *stream, gpu_stream handle, uint64_t id, weir_pool *pool)
 {
     static _Atomic uint64_t names;
@@ -180,7 +187,8 @@ static bool begin(weir_stream *stream, gpu_stream handle, uint64_t id, weir_pool
     return stream->room;
 }
 
-/* Called with w->config. Streams are listed under it only, so what is free meanwhile stays free. */
+/* Opens a stream. Called with w->config: streams are listed under that lock only, so a handle that is not listed stays so during the
+   call. */
 static weir_status open_stream(struct weir__device *device, gpu_stream handle, bool is_own, const char *name, weir_error *error,
                                weir_stream **s)
 {
@@ -255,7 +263,7 @@ void weir__stream_destroy(struct weir__device *device, gpu_stream handle)
         weir__log(device->w, WEIR_LOG_ERROR, "a stream of device %d cannot be destroyed: %s", device->index, gpu->code_name(code));
 }
 
-/* Called with w->config. */
+/* Opens a CUDA stream of Weir's own, a spare one if there is one. Called with w->config. */
 static weir_status create_stream(struct weir__device *device, const char *name, weir_error *error, weir_stream **s)
 {
     const struct gpu *gpu = device->w->gpu;
@@ -317,7 +325,8 @@ static bool is_used(weir_stream *s)
     return has_calls || atomic_load(&s->pins);
 }
 
-/* Until nobody uses the stream's handle any more: recovery and flushes take microseconds, a request that recovers up to its deadline. */
+/* Waits until no thread uses the stream's handle. Recovery and flushes take microseconds, a request in recovery may take up to its
+   deadline. */
 static void wait_for_users(weir_stream *s)
 {
     unsigned rounds = 0;
@@ -328,7 +337,8 @@ static void wait_for_users(weir_stream *s)
             nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
 }
 
-/* Its handle stays that of a living stream. */
+/* Keeps the closed stream's CUDA stream as a spare one (stream.h), so that its handle stays valid. Destroys the CUDA stream if that
+   fails. */
 static void keep_spare(weir_stream *s)
 {
     bool is_kept = s->context.handle && synchronize(s, NULL) == WEIR_OK;
@@ -339,7 +349,7 @@ static void keep_spare(weir_stream *s)
         weir__stream_destroy(s->device, s->handle);
 }
 
-/* After weir__cache_close(). */
+/* Closes a stream whose cache weir__cache_close() has closed. */
 static void close_stream(weir_stream *s)
 {
     const struct gpu *gpu = s->w->gpu;
@@ -351,7 +361,7 @@ static void close_stream(weir_stream *s)
     weir__flush_abandoned(s); /* it captures, or is gone */
     weir__stream_unlist(s);
     wait_for_users(s);
-    /* Its last frees get an event, so that others can wait for them. */
+    /* The stream's last frees get an event here, so that other streams can wait for them. */
     weir__line_close(s->line);
     weir__line_put(s->line);
     free(s->room);
@@ -370,7 +380,8 @@ void weir__stream_close(weir_stream *s)
     close_stream(s);
 }
 
-/* Whether this thread is in a callback for a request on that stream, whose call need not be one on the weir_stream. */
+/* Returns whether this thread is in an out-of-memory callback for a request on that stream, also if the request named the raw handle
+   only. */
 static bool serves_request(const weir_stream *s)
 {
     const struct weir__request *request = weir__in_callback;
@@ -384,7 +395,7 @@ weir_status weir_stream_close(weir_stream *s)
     if (!s)
         return WEIR_OK;
     WEIR__CALL;
-    /* In a callback nobody is waited for: the call may be the one that runs the callback, or wait for that. */
+    /* In a callback do not wait: the call in progress may be the one that runs this callback, or may wait for this callback to return. */
     if (serves_request(s) || !weir__cache_close(s, weir__call_is_nested()))
         return weir__fail(weir__last_error_reset(), WEIR_BUSY, "weir_stream_close: a call on this stream is in progress, which is not waited "
                                                                "for in a callback: close the stream once the callback has returned");

@@ -7,14 +7,14 @@
 #include "lib/base/event.h"
 
 #define BATCH 64                       /* streams that are pinned at a time */
-#define MOMENT (UINT64_C(1000) * 1000) /* nanoseconds that a visit may wait to begin */
+#define MOMENT (UINT64_C(1000) * 1000) /* nanoseconds for which a visit waits for the lock */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Guarded by lock. */
+/* The open weirs, and how many captures hosts have told of. Guarded by lock. */
 static weir *weirs;
 static int captures;
 
-static __thread int own_captures; /* of `captures`: begun by this thread */
+static __thread int own_captures; /* how many of `captures` this thread has begun */
 
 void weir__quiet_join(weir *w)
 {
@@ -68,12 +68,13 @@ bool weir__captures_are_others(void)
     return are_others;
 }
 
+/* Returns whether a stream of the device that Weir can ask captures. */
 static bool device_captures(struct weir__device *device)
 {
     weir_stream *streams[BATCH] = { NULL };
     uint64_t below = UINT64_MAX;
     size_t count;
-    /* Asking the legacy stream of a device would begin to use it. */
+    /* Skip the legacy stream of a device that the process does not use yet, as the question alone would begin to use the device. */
     bool any = weir__device_is_used(device) && weir__handle_captures(device, GPU_STREAM_LEGACY);
     while (!any && (count = weir__streams_pin_next(device, &below, streams, BATCH)))
         for (size_t i = 0; i < count; i++) {
