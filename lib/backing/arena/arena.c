@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/backing/arena/arena.h"
 
-/* Small requests get pages of the smallest size, and bins so narrow that nearly all of a bin fits a request of it. */
+/* Small requests get pages of the smallest size. Their bins are so narrow that nearly every extent of a bin fits a request for that bin. */
 static const struct weir__page_sizes small_sizes = {
     .least = 9, .shift = 4, .most = WEIR__PAGE_UNIT, .step = WEIR__PAGE_UNIT, .alone = UINT64_MAX};
 static const struct weir__page_sizes large_sizes = {

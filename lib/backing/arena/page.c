@@ -7,7 +7,7 @@
 #include "lib/backing/arena/bin.h"
 #include "lib/backing/arena/place.h"
 
-/* What a growth looks at under the lock that others wait for; recorded programs have fewer. */
+/* The most free extents that one search for a page to move looks at while other threads wait for the lock. Recorded programs have fewer. */
 #define EXTENTS_MOST 256
 
 static uint64_t smaller(uint64_t one, uint64_t other)
@@ -74,7 +74,7 @@ void weir__pages_clear(struct weir__pages *pages)
 
 /* Calls of the driver ------------------------------------------------------------------------------------------------------------------ */
 
-/* Maps a new page at a held place. */
+/* Creates a page and maps it at a held address. Returns 0 or the driver's code. */
 static int create_page(struct weir__pages *pages, uint64_t address, uint64_t bytes)
 {
     uint64_t handle;
@@ -91,7 +91,7 @@ static int create_page(struct weir__pages *pages, uint64_t address, uint64_t byt
     return 0;
 }
 
-/* Unmaps a held page; *handle is the caller's then. */
+/* Unmaps a held page. Returns 0 or the driver's code. After 0 the caller owns the page's *handle. */
 static int take_off_page(struct weir__pages *pages, uint64_t address, uint64_t *handle)
 {
     struct weir__page *page = page_at(pages, address);
@@ -103,8 +103,8 @@ static int take_off_page(struct weir__pages *pages, uint64_t address, uint64_t *
     return 0;
 }
 
-/* Unmaps and releases a page of a free and complete extent, which may be another one's afterwards. *before: what lies before the page then.
-   false: the page stays. */
+/* Unmaps and releases one page of a complete extent. The node `extent` may describe another extent afterwards; *before gets the extent that
+   then lies before the page. Returns false if the page could not be unmapped. */
 static bool release_page(struct weir__pages *pages, struct weir__extent *extent, uint64_t address, struct weir__extent **before)
 {
     uint64_t bytes = page_at(pages, address)->units * WEIR__PAGE_UNIT, handle;
@@ -124,21 +124,23 @@ static bool release_page(struct weir__pages *pages, struct weir__extent *extent,
 
 /* Pages that may be moved -------------------------------------------------------------------------------------------------------------- */
 
-/* A page all of which is complete. */
+/* A complete page, which may be moved. */
 struct source {
     struct weir__pages *pages;
-    struct weir__extent *extent; /* NULL: none was found */
+    struct weir__extent *extent; /* the extent that contains the page; NULL: no page was found */
     uint64_t address, bytes;
 };
 
+/* A search for the complete page that suits best: of at most `room` bytes, and if possible of at most `wanted` bytes. */
 struct search {
     struct source best;
-    struct weir__pages *pages; /* where it looks */
-    uint64_t room, wanted;     /* bytes: no larger one, and rather one of no more than is wanted */
-    size_t left;               /* free extents that it may still look at */
+    struct weir__pages *pages; /* the range that is being searched */
+    uint64_t room, wanted;
+    size_t left;               /* free extents that the search may still look at */
 };
 
-/* The largest that is no more than wanted, else the smallest. */
+/* Returns whether a page of this size suits better than the best one so far. The best page is the largest of at most `wanted` bytes; if
+   there is none, the smallest of the others. */
 static bool is_better(const struct search *search, uint64_t bytes)
 {
     const struct source *best = &search->best;
@@ -168,7 +170,7 @@ static bool look_at_extent(struct weir__extent *extent, void *data)
     return search->best.bytes != search->wanted && --search->left;
 }
 
-/* One of the range itself, or else of the other, of so many free extents at most. */
+/* Returns a complete page of this range, or else of the other one. Looks at no more than `most` free extents. */
 static struct source find_source(struct weir__pages *pages, uint64_t room, uint64_t wanted, size_t most)
 {
     struct search search = {.room = room, .wanted = smaller(wanted, room), .left = most};
@@ -183,7 +185,8 @@ static struct source find_source(struct weir__pages *pages, uint64_t room, uint6
     return search.best;
 }
 
-/* Moves a page to a held place. Needs 2 nodes where it comes from. */
+/* Moves a page to a held address, and returns 0 or the driver's code. If mapping fails at the new address the page is mapped back at the
+   old one; if that fails too the page is released. Needs 2 unused nodes in the range that the page comes from. */
 static int move_page(struct weir__pages *pages, const struct source *source, uint64_t address)
 {
     struct weir__pages *from = source->pages;
@@ -212,17 +215,18 @@ static int move_page(struct weir__pages *pages, const struct source *source, uin
 
 /* Growing ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* A request and the place that is made for it: neighbours, all of them held. */
+/* A request under way, and its place (place.h): a row of held extents, here called pieces. */
 struct growth {
     struct weir__pages *pages;
     struct weir__extent *first, *last;
-    uint64_t end;  /* the address behind the request; `last` goes beyond, where a larger page would fit */
-    uint64_t lack; /* bytes of the place that have no page yet */
-    uint64_t step; /* bytes of the smallest new page, if the device has enough; 0: the missing bytes */
-    uint64_t most; /* bytes of the largest new page; falls when larger ones cannot be created */
-    bool moves;    /* whether to move pages; false once a move failed */
+    uint64_t end;  /* the address behind the request. `last` may end higher, so that a larger page fits */
+    uint64_t lack; /* bytes of the place that still have no page */
+    uint64_t step; /* the smallest page to create, in bytes, if the device has enough memory; 0: only the missing bytes */
+    uint64_t most; /* the largest page to create, in bytes; it is halved while creating a page fails */
+    bool moves;    /* whether to try moving pages; false after a move failed */
 };
 
+/* Holds the part of the extent that the request needs. Of a hole more is held, as room for a larger page. */
 static struct weir__extent *hold_piece(const struct growth *growth, struct weir__extent *extent)
 {
     uint64_t bytes = growth->end - extent->address;
@@ -238,7 +242,7 @@ static void hold_place(struct growth *growth, struct weir__extent *extent)
         growth->last = hold_piece(growth, growth->last->after);
 }
 
-/* The page that was created for a piece goes back. If it cannot be unmapped it stays, as free memory. */
+/* Releases the page that was created for a piece. If the page cannot be unmapped it stays, as free memory. */
 static void undo_create(struct weir__pages *pages, struct weir__extent *piece)
 {
     uint64_t handle;
@@ -249,7 +253,8 @@ static void undo_create(struct weir__pages *pages, struct weir__extent *piece)
     piece->former = WEIR__EXTENT_HOLE;
 }
 
-/* The place becomes what it was, but for holes that got a page from elsewhere, which are free. Needs no node. */
+/* Undoes a growth that failed: created pages are released, and every piece is what it was before. But holes into which a page was moved are
+   free memory now. Needs no unused node. */
 static void put_place(struct growth *growth)
 {
     for (struct weir__extent *piece = growth->first; piece != growth->last->after; piece = piece->after)
@@ -264,7 +269,8 @@ static void put_place(struct growth *growth)
     }
 }
 
-/* Moves a page here, if one is soon found. Returns its bytes, or 0. */
+/* Moves a complete page to this address, if a search of EXTENTS_MOST extents finds one of at most `room` bytes. Returns the page's bytes,
+   or 0. */
 static uint64_t try_move(struct growth *growth, uint64_t address, uint64_t room)
 {
     struct source source = find_source(growth->pages, smaller(room, growth->pages->sizes->most), growth->lack, EXTENTS_MOST);
@@ -276,21 +282,24 @@ static uint64_t try_move(struct growth *growth, uint64_t address, uint64_t room)
     return 0;
 }
 
-/* Releases a complete page that cannot be moved, as it is too large, or as that failed. */
+/* Releases any complete page, one that is too large to be moved or whose move failed, so that the device has memory for a new page. Returns
+   whether there was one. */
 static bool release_any(struct growth *growth)
 {
     struct source source = find_source(growth->pages, UINT64_MAX, growth->lack, SIZE_MAX);
     return source.extent && release_page(source.pages, source.extent, source.address, &source.extent);
 }
 
-/* Releases the page in whose middle the place ends, if all of it is complete: used in part it could not be moved, though it may be what is
-   lacking elsewhere. What the request wants of it is a hole then, as any other. */
+/* Releases the page in whose middle the place ends, if that page is complete. If the request took a part of it, the rest could not be moved
+   to where memory is lacking. The part that the request needs becomes a hole, which gets a page as other holes do. Returns whether the page
+   was released. */
 static bool release_cut(struct growth *growth)
 {
     struct weir__pages *pages = growth->pages;
     struct weir__extents *extents = &pages->extents;
     struct weir__extent *last = growth->last, *rest = last->after, *before;
-    uint64_t wanted = weir__page_round(growth->end - extents->base) - WEIR__PAGE_UNIT; /* the unit with the last byte of the request */
+    /* the offset of the unit with the request's last byte */
+    uint64_t wanted = weir__page_round(growth->end - extents->base) - WEIR__PAGE_UNIT;
     const struct weir__page *page = &pages->map[wanted / WEIR__PAGE_UNIT];
     uint64_t begin = extents->base + wanted - page->into * WEIR__PAGE_UNIT, end = begin + page->units * WEIR__PAGE_UNIT;
     bool is_cut = last->former == WEIR__EXTENT_FREE && begin >= last->address && end > growth->end;
@@ -300,7 +309,7 @@ static bool release_cut(struct growth *growth)
         last = weir__extents_cut(extents, last, begin - last->address);
     growth->last = last->before;
     weir__extents_put(extents, last);
-    extents->kept_count++; /* for what is held again */
+    extents->kept_count++; /* keep one node for hold_piece() below */
     bool is_off = release_page(pages, growth->last->after, begin, &before);
     extents->kept_count--;
     growth->last = hold_piece(growth, growth->last->after);
@@ -316,7 +325,8 @@ static uint64_t size_of_step(const struct weir__pages *pages)
     return step > WEIR__PAGE_UNIT ? step : WEIR__PAGE_UNIT;
 }
 
-/* Creates a page here, of a step at least if that can be had. */
+/* Creates a page at this address: of growth->step bytes if that succeeds, else of the missing bytes, else of fewer. Before the size is
+   halved, complete pages are released. Returns 0 or the driver's code, and the page's size in *bytes. */
 static int try_create(struct growth *growth, uint64_t address, uint64_t room, uint64_t *bytes)
 {
     uint64_t least = smaller(smaller(growth->lack, growth->most), room), step = smaller(growth->step, room);
@@ -335,7 +345,8 @@ static int try_create(struct growth *growth, uint64_t address, uint64_t room, ui
     return code;
 }
 
-/* A piece of a hole gets a page at its beginning; what is left of it is the next piece. */
+/* Maps a page at the beginning of a piece that is a hole. The part of the piece behind the page becomes the next piece. Returns 0 or a
+   code. */
 static int fill(struct growth *growth, struct weir__extent *piece)
 {
     struct weir__extents *extents = &growth->pages->extents;
@@ -359,7 +370,8 @@ static int fill(struct growth *growth, struct weir__extent *piece)
     return 0;
 }
 
-/* What lies behind the request is free, or the hole that it was. */
+/* Puts back the part of the place behind the request: it becomes free memory if a page is mapped there, else a hole. Returns 0, or
+   WEIR__PAGE_NO_HOST_MEMORY. */
 static int trim_place(struct growth *growth)
 {
     struct weir__extents *extents = &growth->pages->extents;
@@ -410,7 +422,7 @@ int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stre
         return 0;
     }
     put_place(&growth);
-    /* What others freed meanwhile may do. */
+    /* Other threads may have freed enough memory during the calls of the driver. */
     taken = weir__extents_take(extents, stream, bytes);
     if (!taken)
         return code;
@@ -420,7 +432,7 @@ int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stre
 
 /* Trimming ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* The address of the highest page that lies in the extent as a whole; 0: there is none. */
+/* Returns the address of the highest page that lies completely in the extent; 0 if there is none. */
 static uint64_t highest_page(const struct weir__pages *pages, const struct weir__extent *extent)
 {
     uint64_t base = pages->extents.base, end = base + ((weir__extent_end(extent) - base) & -WEIR__PAGE_UNIT);

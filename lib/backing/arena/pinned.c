@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* What is free and yet cannot go back, as something lives in its page. */
+/*
+ * pinned.c - counts pinned bytes. A page goes back to the device as a whole, so a live block pins its page: the free bytes of that page
+ * cannot go back.
+ */
 #include "lib/backing/arena/arena.h"
 
-/* One page, while the walk is in it. */
+/* The page that the walk over the extents is in. */
 struct stay {
-    uint64_t end, free; /* end: of its addresses; 0: none yet */
+    uint64_t end, free; /* end: the address behind the page, 0 before the first page; free: free bytes of the page so far */
     bool is_pinned;
 };
 
+/* Begins the page at `address`. otherwise: taken for the end of the page if none is mapped there. */
 static void enter_page(struct stay *stay, const struct weir__pages *pages, uint64_t address, uint64_t otherwise)
 {
     uint64_t unit = (address - pages->extents.base) / WEIR__PAGE_UNIT;
     const struct weir__page *page = &pages->map[unit];
     uint64_t begin = pages->extents.base + (unit - page->into) * WEIR__PAGE_UNIT;
-    /* Where one is just being mapped or unmapped there is none. */
+    /* Another thread may be mapping or unmapping this address; then no page is known here. */
     *stay = (struct stay){.end = page->units ? begin + page->units * WEIR__PAGE_UNIT : otherwise};
 }
 

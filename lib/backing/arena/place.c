@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/backing/arena/place.h"
 
-/* What is looked at under the lock that others wait for; recorded programs have fewer. */
+/* The most holes that one search looks at while other threads wait for the lock. Recorded programs have fewer. */
 #define HOLES_MOST 256
 
-/* The place that begins with this hole, or with what the stream may use before it. */
+/* Examines the place that begins with this hole, or with the free extents directly before the hole that the stream may use. *best becomes
+   that place if the place is large enough and better than *best. */
 static void look_at_hole(const struct weir__extents *extents, struct weir__extent *hole, const struct weir__extent_stream *stream,
                          uint64_t bytes, struct weir__place *best)
 {
@@ -25,7 +26,7 @@ static void look_at_hole(const struct weir__extents *extents, struct weir__exten
         *best = place;
 }
 
-/* Looks at more than HOLES_MOST holes only while there is no place at all: others wait for the lock meanwhile. */
+/* Looks at more than HOLES_MOST holes only while no place was found at all, since other threads wait for the lock. */
 struct weir__place weir__place_find(struct weir__pages *pages, const struct weir__extent_stream *stream, uint64_t bytes)
 {
     struct weir__extents *extents = &pages->extents;

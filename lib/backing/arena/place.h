@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* place.h - where a request would fit if pages were brought there: neighbours that are holes or may serve it. */
+/*
+ * place.h - finds the place where a request would fit if missing pages were mapped: a row of neighbouring extents, each of which is a hole
+ * or is free for the request's stream. The arena's lock is held (arena.h).
+ */
 #ifndef WEIR_LIB_PLACE_H
 #define WEIR_LIB_PLACE_H
 
 #include "lib/backing/arena/page.h"
 
-/* A row of neighbours that a request would take, some of which are holes. */
+/* A row of neighbouring extents that a request would take. */
 struct weir__place {
-    struct weir__extent *first; /* the lowest; NULL: there is no such row */
-    uint64_t lack;              /* bytes of the row that are in holes */
+    struct weir__extent *first; /* the extent with the lowest address; NULL: there is no such row */
+    uint64_t lack;              /* bytes of the row in holes, rounded up to page units */
 };
 
-/* Finds the place that lacks the fewest bytes, or the lowest of several. bytes: rounded up to the alignment of extents. */
+/* Returns the place for which the fewest bytes have to be mapped; of several such places, the lowest. bytes: rounded up to the alignment of
+   extents. */
 struct weir__place weir__place_find(struct weir__pages *pages, const struct weir__extent_stream *stream, uint64_t bytes);
 
 #endif

@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* What must be so of extents and pages, whatever happened to them. Looks at everything: for tests and for whoever looks for a fault. */
+/*
+ * valid.c - checks that extents, bins, queues and pages are consistent. Each check looks at everything, so it is for tests and for finding
+ * faults.
+ */
 #include "lib/backing/arena/bin.h"
 #include "lib/backing/arena/page.h"
 
-/* Everything that is found on one walk over a range. */
+/* Sums over all extents of a range. */
 struct sums {
     uint64_t live, complete, pending, mapped;
-    size_t live_count, hole_count, complete_count; /* complete: those in bins */
+    size_t live_count, hole_count, complete_count; /* complete_count: complete extents that are in a bin */
 };
 
 /* Trees ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Neither the last, nor too small for any request. */
+/* Returns whether a free extent belongs in a bin: it is neither the last extent of the range nor smaller than the least request. */
 static bool is_in_bin(const struct weir__extents *extents, const struct weir__extent *extent)
 {
     return extent->after != &extents->end && extent->bytes >> extents->least;
 }
 
-/* One bin of a set: its extents are of this bin and stream, between two addresses, in order. *count: how many. */
+/* Checks the tree of one bin: its extents belong to this bin and stream, lie between two addresses and are in order. Adds their number to
+   *count. */
 static bool is_tree_valid(const struct weir__extents *extents, const struct weir__branch *node, unsigned bin,
                           const struct weir__extent_stream *stream, uint64_t low, uint64_t high, size_t *count)
 {
@@ -52,7 +56,8 @@ static bool are_bins_valid(const struct weir__extents *extents, const struct wei
 
 /* Streams ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* The queue has what is pending in the order of its sequences, and the bins have all of that but what is held or the last. */
+/* Checks that the queue has the stream's pending extents in the order of their sequences, and that the bins have the same extents, apart
+   from those that are held or belong in no bin. */
 bool weir__extent_stream_is_valid(const struct weir__extents *extents, const struct weir__extent_stream *stream)
 {
     const struct weir__extent *earlier = NULL;
@@ -129,12 +134,13 @@ bool weir__extents_are_valid(const struct weir__extents *extents)
 
 /* Pages -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* The units of the page that was found last: from `begin` to before `end`. */
+/* The units of the page that was found last: begin <= unit < end. */
 struct found {
     uint64_t begin, end;
 };
 
-/* Whether there is no page under a hole, and pages end to end under any other extent. Two neighbours may share the page where they meet. */
+/* Checks that no page lies under a hole, and that pages without a gap lie under any other extent. Two neighbours may share the page where
+   they meet. */
 static bool are_pages_under(const struct weir__pages *pages, const struct weir__extent *extent, struct found *found)
 {
     uint64_t base = pages->extents.base, end = (weir__extent_end(extent) - base + WEIR__PAGE_UNIT - 1) / WEIR__PAGE_UNIT;
