@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * audit.c - what the loader tells of (rtld-audit(7)): objects, among which are the driver and Weir itself, and symbols of the driver that the
- * program binds or looks up, in whose place it gets a wrapper.
+ * audit.c - the functions that the dynamic loader calls in an audit library (rtld-audit(7)). The loader reports each object (executable or
+ * shared library) that it loads, among which are the driver and Weir itself, and each symbol that it binds. For a symbol of the driver the
+ * program gets a wrapper (calls.c).
  *
- * The loader calls these functions with its lock held. `lock` guards the list of objects, for the thread that writes stacks; the child of a
- * fork takes it only where no such thread was there.
+ * The loader calls these functions with its own lock held. `lock` guards the list of objects, which the thread that writes traces reads to
+ * name the functions of stacks. The child of a fork uses the list only if its parent did not record, so no thread can have held the lock at
+ * the fork.
  */
 #include "config.h"
 
@@ -21,7 +23,7 @@
 #include "audit/session.h"
 #include "lib/record/modules.h"
 
-/* An object of the program's, as dl_iterate_phdr() would tell of it. */
+/* A loaded object, with the members that dl_iterate_phdr() would report. */
 struct object {
     struct object *next;
     const struct link_map *map;
@@ -31,16 +33,17 @@ struct object {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct object *objects;
-static unsigned long long opened, closed; /* objects, ever; guarded by lock as the list is */
+static unsigned long long opened, closed; /* how many objects were ever loaded and unloaded. `lock` guards these and the list */
 
-static bool is_wanted; /* by who started the program; fixed before any object is told of */
+static bool is_wanted; /* The command that started the program wants it recorded. Written before the first object is reported. */
+/* The process has begun to end: objects are no longer removed from the list. */
 static bool is_ending;
 static const struct link_map *driver, *libc;
 static Lmid_t driver_namespace;
 void *_Atomic driver_real[DRIVER_FUNCTION_COUNT];
 
 static const struct {
-    const char *symbol, *name; /* as the driver exports it, and as cuGetProcAddress() knows it */
+    const char *symbol, *name; /* the name that the driver exports, and the name that cuGetProcAddress() takes */
     int version;
 } functions[DRIVER_FUNCTION_COUNT] = {
 #define X(id, name, version) {"cu" #id, name, version},
@@ -56,7 +59,7 @@ static bool is_named(const struct link_map *map, const char *name)
     return strncmp(slash ? slash + 1 : map->l_name, name, strlen(name)) == 0;
 }
 
-/* Without memory, stacks that go through it stay without names. */
+/* Adds an object to the list. If host memory runs out the object is left out, and functions in it stay without names in stacks. */
 static void add_object(const struct link_map *map)
 {
     Dl_info found;
@@ -71,7 +74,7 @@ static void add_object(const struct link_map *map)
     object->headers = (const ElfW(Phdr) *)(is_program ? getauxval(AT_PHDR) : (uintptr_t)start + start->e_phoff);
     object->count = is_program ? (ElfW(Half))getauxval(AT_PHNUM) : start->e_phnum;
     pthread_mutex_lock(&lock);
-    struct object **link = &objects; /* the program is first in the list, as in that of the loader */
+    struct object **link = &objects; /* append: the program itself comes first, as in the loader's own list */
     while (*link)
         link = &(*link)->next;
     *link = object;
@@ -94,6 +97,7 @@ static void remove_object(const struct link_map *map)
     free(object);
 }
 
+/* dl_iterate_phdr() over the list of objects, which includes those that the program loaded. */
 static int each_object(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data)
 {
     int stopped = 0;
@@ -113,14 +117,15 @@ static int each_object(int (*visit)(struct dl_phdr_info *info, size_t size, void
 
 /* Symbols -------------------------------------------------------------------------------------------------------------------------------- */
 
+/* Stores the driver's own function, and returns the wrapper that the program gets in its place. */
 static void *replace(int function, void *real)
 {
     atomic_store_explicit(&driver_real[function], real, memory_order_release);
     return driver_wrapper[function];
 }
 
-/* A function has a form if the driver gives the same for the version that brought it. The first such form it is: an older driver answers
-   with it for the later ones too. */
+/* Finds out which form of a function `found` is: the first form in the table for whose version the driver gives the same address. An older
+   driver gives that form for later versions too. */
 void *driver_looked_up(const char *name, void *found, bool is_per_thread, void *(*ask)(void *to, const char *name, int version), void *to)
 {
     bool is_ours = false;
@@ -150,13 +155,14 @@ bool driver_find_questions(struct driver_questions *questions)
     return true;
 }
 
-/* Whether that can become the program: those that look for one try exec() in each folder. */
+/* Returns whether an exec() of this file can succeed. Programs that search $PATH try exec() in each folder. */
 static bool can_run(const char *path)
 {
     return faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) == 0;
 }
 
-/* Functions of the C library that end the program without its destructors, if the last column holds: what was recorded is written first. */
+/* Functions of the C library that end the program without running its destructors, if the expression in the last column is true. The
+   wrappers write what was recorded first. */
 #define ENDS(X)                                                                                                                            \
     X(_exit, (int status), (status), true)                                                                                                 \
     X(_Exit, (int status), (status), true)                                                                                                 \
@@ -201,7 +207,7 @@ static uintptr_t replace_end(const char *name, uintptr_t real)
 
 EXPORTED unsigned la_version(unsigned version)
 {
-    /* To refuse by 0 would have the loader unload a library that stays loaded, and end the program. */
+    /* Never return 0, which means a refusal: the loader would unload this library although parts of it stay loaded, and end the program. */
     is_wanted = session_open();
     weir__modules_each = each_object;
     if (is_wanted)
@@ -209,7 +215,7 @@ EXPORTED unsigned la_version(unsigned version)
     return version < LAV_CURRENT ? version : LAV_CURRENT;
 }
 
-/* Weir's own recording is the better one, of a program that uses Weir. */
+/* Ends this recording because Weir itself is in the process, whose own recording tells more. */
 static void leave_to_weir(void)
 {
     atomic_fetch_add(&session.report->told.weirs, 1);
@@ -229,7 +235,7 @@ EXPORTED unsigned la_objopen(struct link_map *map, Lmid_t namespace, uintptr_t *
         leave_to_weir();
     if (is_driver)
         atomic_fetch_add(driver ? &session.report->told.seconds : &session.report->told.drivers, 1);
-    if (!libc && is_named(map, "libc.so")) /* another one may come with dlmopen() */
+    if (!libc && is_named(map, "libc.so")) /* dlmopen() may load another copy later */
         libc = map;
     if (!is_driver || driver)
         return LA_FLG_BINDFROM | (map == libc ? LA_FLG_BINDTO : 0);
@@ -241,7 +247,7 @@ EXPORTED unsigned la_objopen(struct link_map *map, Lmid_t namespace, uintptr_t *
 EXPORTED unsigned la_objclose(uintptr_t *cookie)
 {
     const struct link_map *map = (const struct link_map *)*cookie;
-    /* The program itself is the first that is closed when the process ends. From then on all stay where they are. */
+    /* At the end of the process the program itself is the first object to be closed. From then on the list stays as it is. */
     is_ending = is_ending || !map->l_name[0];
     if (!is_wanted || is_ending || session_is_forked())
         return 0;

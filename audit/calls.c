@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * calls.c - what the program is given in the place of the driver's functions: each calls the driver, with the same arguments and the same
- * result, and writes down what that did.
+ * calls.c - the wrappers that the program gets instead of the driver's functions. Each calls the driver's function with the same arguments,
+ * returns the same result, and records what the call did.
  *
- * The number of an event is taken where Weir takes it: before memory goes back, and after it has come. So what another thread gets of it is
- * behind it. A free that fails has its number already, and becomes an event that says the block is still there.
+ * An event gets its number at the moment at which Weir's own recording takes it: before memory goes back, and after memory has come. So if
+ * another thread gets memory that was just freed, its event has a higher number than the free. A free that fails has its number already,
+ * and becomes an event that says that the block still exists.
  */
 #include "config.h"
 
@@ -17,14 +18,14 @@
 #include "audit/session.h"
 #include "lib/base/number.h"
 
-#define SAMPLE (50 * GPU_MILLISECOND) /* between two looks at what pools reserve */
+#define SAMPLE (50 * GPU_MILLISECOND) /* the least time between two questions how much a pool reserves */
 
-/* Which call held its thread up (doc/trace.md). */
+/* The calls that may hold up their thread, by their numbers in traces (doc/trace.md). */
 enum { HELD_FREE = 1, HELD_FREE_HOST = 2, HELD_HOST_ALLOC = 3, HELD_MANAGED = 5 };
 
 /*
- * The wrapper of a function: `before` and `after` stand around the call of the driver, which gives `code`. is_slow: a call of the driver that
- * takes microseconds, of which each is timed.
+ * Defines the wrapper of a function: `before` and `after` run before and after the call of the driver, whose result is `code`. is_slow: the
+ * driver needs microseconds for the call, so each call is timed; of the others one in 16 is.
  */
 #define WRAP(id, is_slow, parameters, arguments, before, after)                                                                            \
     static int wrap_##id parameters                                                                                                        \
@@ -38,7 +39,7 @@ enum { HELD_FREE = 1, HELD_FREE_HOST = 2, HELD_HOST_ALLOC = 3, HELD_MANAGED = 5 
         session_call_end(&call);                                                                                                           \
         return code;                                                                                                                       \
     }
-/* The functions of the per-thread default stream differ in what no stream means. */
+/* In functions of the per-thread default stream (_ptsz) a NULL stream means that stream, not the legacy one. */
 #define OWN(stream) ((stream) ? (stream) : DRIVER_PER_THREAD_STREAM)
 
 /* Where the program is --------------------------------------------------------------------------------------------------------------------- */
@@ -62,7 +63,7 @@ static uint64_t current_context(void)
     return (uintptr_t)context;
 }
 
-/* It never changes. */
+/* Returns the device's default pool, or NULL. The handle never changes, so the driver is asked once. */
 static void *default_pool(int device)
 {
     struct session_device *at = device_of(device);
@@ -73,7 +74,7 @@ static void *default_pool(int device)
     return pool;
 }
 
-/* A fixed handle stands for a stream of the current device, any other for one of its own. */
+/* Returns the device of a stream. A fixed handle (legacy, per-thread) means a stream of the current device. */
 static int stream_device(void *stream)
 {
     struct known known;
@@ -107,7 +108,8 @@ static void note_figures(enum weir__kind kind, unsigned pool, const void *stream
     weir__record_figures(&session.recorder, kind, pool, stream, a, b);
 }
 
-/* The stack is the caller's, also where the block is another's. */
+/* Records that a call for the block held up its thread for `ns`. The event's stack is that of this call, not of the call that allocated the
+   block. */
 static void note_held(unsigned which, uint64_t address, const struct known *block, uint64_t ns)
 {
     const uint32_t origin = weir__record_origin(&session.recorder);
@@ -140,7 +142,8 @@ static uint64_t ask_pool(void *pool, int attribute)
     return is_told ? value : 0;
 }
 
-/* In relaxed mode: a question must not end another thread's capture. */
+/* Asks the driver for the pool's figures and records them. The questions are asked in relaxed capture mode, so that they end no other
+   thread's capture. */
 static void note_reserved(unsigned number, void *pool)
 {
     int mode = DRIVER_RELAXED;
@@ -151,7 +154,8 @@ static void note_reserved(unsigned number, void *pool)
     note_figures(WEIR__KIND_FIGURES, number, NULL, used, reserved);
 }
 
-/* The driver's pools grow and shrink without a word, so they are asked now and then, by a thread that just used them. */
+/* Asks for the pool's figures if the last time is long enough ago. The driver reports no growth of a pool, so a thread that has just used
+   one asks now and then. */
 static void sample(unsigned number, void *pool)
 {
     const uint64_t now = gpu_clock_coarse();
@@ -170,7 +174,8 @@ static struct known know_pool(void *pool, int device, uint64_t cap, bool is_host
     return known;
 }
 
-/* What is known of a pool; one that was never created here is a device's default one, or another process's. */
+/* Returns what is known of a pool. A pool that was not created in this process is a device's default pool, or was imported from another
+   process. */
 static struct known find_pool(void *pool, int device)
 {
     struct known known;
@@ -181,7 +186,7 @@ static struct known find_pool(void *pool, int device)
 
 /* Memory that comes and goes -------------------------------------------------------------------------------------------------------------- */
 
-/* Behind a call for memory that is no pool's. */
+/* Records a call that allocated memory which belongs to no pool of the driver. */
 static void came(const struct session_call *call, int code, enum session_pool kind, const uint64_t *address, uint64_t size)
 {
     const int device = current_device();
@@ -208,7 +213,7 @@ static void came(const struct session_call *call, int code, enum session_pool ki
         limit_learn(limit, size, took);
 }
 
-/* Before and behind a free. */
+/* A free, from before the driver's call (go()) until after that call (gone()). */
 struct going {
     bool is_known;
     uint64_t address, order;
@@ -258,7 +263,7 @@ GOES(MemFreeHost)
 
 /* Memory of pools -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Memory of a pool came, or did not; pool NULL: the current one of the stream's device. */
+/* Records a call that allocated memory of a pool, or failed to. pool NULL: the current pool of the stream's device. */
 static void came_of_pool(int code, void *pool, void *stream, const uint64_t *address, uint64_t size)
 {
     if ((code != DRIVER_SUCCESS && code != DRIVER_OUT_OF_MEMORY) || !size || !session_wants())
@@ -367,7 +372,8 @@ WRAP(MemSetMemPool, true, (const struct driver_location *location, int type, voi
 
 /* Memory that the program maps itself -------------------------------------------------------------------------------------------------------- */
 
-/* Bytes of physical memory, or of its mappings, came or went: the figures of their pool. */
+/* Adds to the bytes of physical memory and of its mappings, and records the new figures. physical: the memory that was created, mapped,
+   unmapped or released; ns: how long the call took. */
 static void count_physical(const struct known *physical, int64_t created, int64_t mapped, uint64_t ns)
 {
     struct session_device *at = &session.devices[physical->device];
@@ -394,7 +400,7 @@ static void physical_came(const struct session_call *call, int code, const uint6
     count_physical(&physical, (int64_t)size, 0, session_took(call));
 }
 
-/* Its last handle or mapping went: so did the memory. */
+/* Returns whether the physical memory is released: its last handle and its last mapping are gone. */
 static bool is_gone(const struct known *physical)
 {
     return physical->handles <= 0 && physical->mappings <= 0;
@@ -422,7 +428,7 @@ static void mapped(int code, uint64_t address, size_t size, uint64_t handle)
     count_physical(&physical, 0, (int64_t)size, 0);
 }
 
-/* One call may unmap several mappings. Their addresses stay the program's. */
+/* Records each mapping that the call has unmapped; there may be several. The addresses remain reserved by the program. */
 static void unmapped(const struct session_call *call, int code, uint64_t address, size_t size)
 {
     struct known mapping, physical;
@@ -437,7 +443,7 @@ static void unmapped(const struct session_call *call, int code, uint64_t address
 
 WRAP(MemCreate, true, (uint64_t * handle, size_t size, const struct driver_memory_props *props, uint64_t flags), (handle, size, props, flags), ,
      physical_came(&call, code, handle, size, props))
-/* The number of a handle that is gone may come again at once, so it goes before the call. */
+/* Another thread may get the same handle as soon as it is released, so the entry goes before the call. */
 WRAP(MemRelease, true, (uint64_t handle), (handle), struct known physical;
      const bool is_known = session_is_on() && known_count(KNOWN_PHYSICAL, handle, -1, 0, &physical),
      if (is_known) handle_went(&call, code, handle, &physical))
@@ -470,7 +476,7 @@ WRAP(StreamCreate, true, (void **stream, unsigned flags), (stream, flags), , ope
 WRAP(StreamCreateWithPriority, true, (void **stream, unsigned flags, int priority), (stream, flags, priority), , opened(code, stream))
 WRAP(GreenCtxStreamCreate, true, (void **stream, void *context, unsigned flags, int priority), (stream, context, flags, priority), ,
      opened(code, stream))
-/* A handle may come again at once, so the stream is closed before the call. */
+/* Another thread may get the same handle as soon as the stream is destroyed, so the stream is recorded as closed before the call. */
 #define DESTROYS(id)                                                                                                                       \
     WRAP(id, true, (void *stream), (stream), struct known known; const bool is_known = closes(stream, &known),                             \
          if (is_known && code != DRIVER_SUCCESS) opened(DRIVER_SUCCESS, &stream))
@@ -483,7 +489,7 @@ static void synchronised(const struct session_call *call, int code, const void *
         note_figures(WEIR__KIND_SYNCHRONISE, 0, stream, session_took(call), 0);
 }
 
-/* What waits for an event or for a whole context waits for no stream in particular. */
+/* A wait for an event or for a whole context is recorded without a stream. */
 #define SYNCHRONISES(id, parameters, arguments, meant) WRAP(id, true, parameters, arguments, , synchronised(&call, code, meant))
 SYNCHRONISES(StreamSynchronize, (void *stream), (stream), stream)
 SYNCHRONISES(StreamSynchronize_ptsz, (void *stream), (stream), OWN(stream))
@@ -491,7 +497,8 @@ SYNCHRONISES(EventSynchronize, (void *event), (event), NULL)
 SYNCHRONISES(CtxSynchronize, (void), (), NULL)
 SYNCHRONISES(CtxSynchronize_v2, (void *context), (context), NULL)
 
-/* While there are captures, streams are asked whether they capture. One too many costs questions alone. */
+/* session.captures counts the captures under way: while there is one, streams are asked whether they capture. If the count is too high the
+   only harm is needless questions. */
 #define CAPTURES(id, parameters, arguments)                                                                                                \
     WRAP(id, true, parameters, arguments, atomic_fetch_add(&session.captures, 1),                                                          \
          if (code != DRIVER_SUCCESS) atomic_fetch_sub(&session.captures, 1))
@@ -503,7 +510,8 @@ CAPTURES(StreamBeginCapture_v2_ptsz, (void *stream, int mode), (stream, mode))
 CAPTURES(StreamBeginCaptureToGraph, TO_GRAPH, (stream, graph, nodes, edges, count, mode))
 CAPTURES(StreamBeginCaptureToGraph_ptsz, TO_GRAPH, (stream, graph, nodes, edges, count, mode))
 
-/* A capture that was invalidated ends with an error of captures; one that another thread must end goes on. */
+/* An invalidated capture ends although the call returns an error of captures. A capture that only another thread may end
+   (DRIVER_WRONG_THREAD) goes on. */
 #define CAPTURED(id)                                                                                                                       \
     WRAP(id, true, (void *stream, void **graph), (stream, graph), ,                                                                        \
          if (code == DRIVER_SUCCESS || (code >= DRIVER_FIRST_OF_CAPTURES && code != DRIVER_WRONG_THREAD))                                  \
@@ -513,7 +521,7 @@ CAPTURED(StreamEndCapture_ptsz)
 
 /* Contexts ------------------------------------------------------------------------------------------------------------------------------------ */
 
-/* What a context had, which goes with it. context 0: of a device, the blocks of pools. */
+/* A context that is destroyed. has_pools: blocks of the device's pools go too, as the context is the device's primary one. */
 struct meant {
     uint64_t context;
     int device;
@@ -526,6 +534,7 @@ static bool is_of_context(const struct known *known, const void *data)
     return known->of ? known->of == meant->context : meant->has_pools && known->device == meant->device;
 }
 
+/* Records a block that was freed because its context was destroyed. */
 static void went_with_it(uint64_t address, const struct known *block)
 {
     note(block->is_graphs ? WEIR__KIND_GRAPH_FREE : WEIR__KIND_FREE, address, block, NULL, weir__record_order(&session.recorder));
@@ -553,7 +562,7 @@ static void retained(int code, void *const *context, int device)
         atomic_store(&at->primary, *context);
 }
 
-/* Whether the last owner of a primary context let it go is asked afterwards. */
+/* The driver is asked whether the primary context still exists, since other owners may have retained it. */
 static void let_go(int code, int device)
 {
     unsigned flags;
@@ -584,10 +593,11 @@ typedef int get_fn(const char *name, void **found, int version, uint64_t flags);
 typedef int get_v2_fn(const char *name, void **found, int version, uint64_t flags, int *status);
 
 struct question {
-    void *ask; /* get_fn or get_v2_fn */
+    void *ask; /* the driver's own function, of type get_fn or get_v2_fn */
     uint64_t flags;
 };
 
+/* Asks the driver the same question for another version. Returns NULL if the driver has no such function. */
 static void *ask_again(void *data, const char *name, int version)
 {
     const struct question *question = data;
@@ -603,7 +613,7 @@ static void *ask_v2_again(void *data, const char *name, int version)
     return ((get_v2_fn *)question->ask)(name, &found, version, question->flags, &status) == DRIVER_SUCCESS ? found : NULL;
 }
 
-/* Not one of the calls that are counted: a runtime makes hundreds of them at its start. */
+/* The two wrappers of cuGetProcAddress. Their calls are not counted or timed: a CUDA runtime makes hundreds of them when it starts. */
 static int wrap_GetProcAddress(const char *name, void **found, int version, uint64_t flags)
 {
     struct question question = {atomic_load(&driver_real[DRIVER_GetProcAddress]), flags};

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * driver.h - what is known of NVIDIA's driver: the functions that are wrapped, and the little of its types that they show.
+ * driver.h - declares what the recorder needs of NVIDIA's driver: the functions that it wraps, the functions that it calls itself, and the
+ * few types in their parameters.
  *
- * The driver's ABI does not change: a function that would, gets another name. So no header of a toolkit is needed here, and a test compares
- * the types with those where there is one.
+ * The driver's ABI is stable: a function whose parameters change gets a new name. So no header of a CUDA toolkit is needed here. A test
+ * compares the types with the toolkit's where one is installed.
  */
 #ifndef WEIR_AUDIT_DRIVER_H
 #define WEIR_AUDIT_DRIVER_H
@@ -16,9 +17,10 @@
 
 enum { DRIVER_SUCCESS = 0, DRIVER_OUT_OF_MEMORY = 2, DRIVER_WRONG_THREAD = 908, DRIVER_FIRST_OF_CAPTURES = 900 };
 enum { DRIVER_THRESHOLD = 4, DRIVER_RESERVED = 5, DRIVER_USED = 7 }; /* attributes of a pool */
-enum { DRIVER_AT_DEVICE = 1 };                                       /* a location's type */
-enum { DRIVER_RELAXED = 2 };                                         /* a mode of capture */
-enum { DRIVER_PER_THREAD_STREAMS = 2 };                              /* of cuGetProcAddress: functions that end in _ptsz */
+enum { DRIVER_AT_DEVICE = 1 };                                       /* the type of a location */
+enum { DRIVER_RELAXED = 2 };                                         /* a capture mode */
+/* a flag of cuGetProcAddress, which asks for the functions that end in _ptsz */
+enum { DRIVER_PER_THREAD_STREAMS = 2 };
 #define DRIVER_PER_THREAD_STREAM ((void *)2)
 
 struct driver_location {
@@ -28,7 +30,7 @@ struct driver_pool_props {
     int allocation, handles;
     struct driver_location location;
     void *security;
-    size_t max_size; /* 0 where the toolkit does not know it: reserved bytes then */
+    size_t max_size; /* the pool's cap; 0: no cap, or the program's toolkit is older than caps, whose bytes here are reserved */
 };
 struct driver_memory_props {
     int type, handles;
@@ -39,8 +41,9 @@ struct driver_uuid {
 };
 
 /*
- * Each wrapped function: what follows "cu" in its exported name, the name by which cuGetProcAddress() knows it, and the first version of CUDA
- * that has it in this form. For one name the function of the per-thread default stream comes first, then older forms before newer ones.
+ * Each wrapped function: its exported name without "cu", the name that cuGetProcAddress() takes, and the first version of CUDA that has the
+ * function in this form. Of several forms with the same name, those for the per-thread default stream (_ptsz) come first, and older forms
+ * come before newer ones.
  */
 #define DRIVER_FUNCTIONS(X)                                                                                                                \
     X(GetProcAddress, "cuGetProcAddress", 11030)                                                                                           \
@@ -106,16 +109,18 @@ enum driver_function {
         DRIVER_FUNCTION_COUNT,
 };
 
-/* The driver's own functions, as the program was given them last: wrappers call these. Written by whoever binds or looks one up. */
+/* The driver's own functions, which the wrappers call: for each, the address that the program would have got last. Written when a symbol is
+   bound or looked up. */
 extern void *_Atomic driver_real[DRIVER_FUNCTION_COUNT];
-/* What the program is given in their place (calls.c). */
+/* The wrappers (calls.c), which the program gets instead. */
 extern void *const driver_wrapper[DRIVER_FUNCTION_COUNT];
 
-/* The program asked cuGetProcAddress() for a function, by that name, and got it: what it is to have instead. `ask` is that question again,
-   with another version, of the same driver; NULL: it has none. */
+/* The program looked up a function by this name with cuGetProcAddress(), and the driver answered `found`. Returns what the program is to
+   get: a wrapper, or `found` itself if the function is not wrapped. is_per_thread: the program asked for the functions of the per-thread
+   default stream. `ask` asks the same driver for another version of the function, and returns NULL if there is none. */
 void *driver_looked_up(const char *name, void *found, bool is_per_thread, void *(*ask)(void *to, const char *name, int version), void *to);
 
-/* Functions that the recorder itself asks. A member is NULL where the driver is too old for it. */
+/* Functions of the driver that the recorder calls itself. A member is NULL if the driver is too old to have the function. */
 #define DRIVER_QUESTIONS(X)                                                                                                                \
     X(context_device, "cuCtxGetDevice", (int *device))                                                                                     \
     X(context_current, "cuCtxGetCurrent", (void **context))                                                                                \
@@ -136,7 +141,8 @@ struct driver_questions {
 #undef X
 };
 
-/* Finds them in the driver, which stays loaded from then on. Not while the loader calls. false: it is not loaded. */
+/* Finds these functions in the driver, which stays loaded from then on. Must not be called from within the loader. Returns false if no
+   driver is loaded. */
 bool driver_find_questions(struct driver_questions *questions);
 
 #endif

@@ -15,7 +15,7 @@ struct entry {
     uint64_t key;
     enum known_kind kind;
     struct known known;
-    struct entry *next; /* of those that are unused */
+    struct entry *next; /* the next unused entry */
 };
 
 static struct shard {
@@ -24,7 +24,8 @@ static struct shard {
     struct entry *unused;
 } __attribute__((aligned(64))) shards[SHARDS];
 
-/* Blocks are multiples of 512, and handles of 8 as a rule, so a kind in the low bits makes few two entries alike. */
+/* Addresses of blocks are multiples of 512, and handles as a rule multiples of 8. So the kind goes into the low bits, and few entries have
+   the same value. */
 static uint64_t at_of(enum known_kind kind, uint64_t key)
 {
     return key ^ (uint64_t)kind;
@@ -55,7 +56,7 @@ static void drop(struct shard *shard, struct entry *entry)
     shard->unused = entry;
 }
 
-/* With the lock. NULL: no host memory. */
+/* Returns an unused or a new entry, or NULL if host memory runs out. Called with the shard's lock. */
 static struct entry *take_unused(struct shard *shard)
 {
     struct entry *entry = shard->unused;

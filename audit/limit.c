@@ -12,7 +12,7 @@
 #define PAGES_BYTES (UINT64_C(256) << 10)
 #define PAGES_TRIALS 3
 
-/* The power of two that is no less. */
+/* Returns the exponent of the smallest power of two that is at least `bytes`. */
 static unsigned class_of(uint64_t bytes)
 {
     return bytes <= 1 ? 0 : (unsigned)(64 - __builtin_clzll(bytes - 1)) % LIMIT_CLASSES;

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * limit.h - how long a call for memory may take when nothing runs on the device; what takes longer has waited.
+ * limit.h - estimates how long a call for memory may take while nothing runs on the device. A call that takes longer has waited for a
+ * kernel, and is reported as held up.
  *
- * The time of such a call is some fixed part and one that grows with the bytes. If one for n bytes took t, another for m bytes may take
- * t × max(1, m / n). The smallest of these is the limit for m bytes, and calls that take more than four times that are said to be held up:
- * a call varies less, and a kernel that is worth a word lasts longer. Nothing here is a number of some machine's.
+ * The time of such a call has a fixed part and a part that grows with the bytes. If a call for n bytes took t, a call for m bytes may take
+ * t × max(1, m / n). The smallest of these values is the limit for m bytes. A call that takes more than four times its limit was held up:
+ * calls vary by less, and a kernel that is worth reporting runs for longer. No value is specific to a machine.
  *
- * For device memory the calls that count are those of cudaMalloc, which never waits for a kernel (doc/cuda.md): a free, which gives back what
- * a cudaMalloc fetched, is measured by them, from the first on. A program all of whose frees wait is caught so, which no comparison of frees
- * with each other would do. Only mallocs that fetch memory count, not those that get a piece of what another one fetched: the first piece
- * lies at a multiple of 2 MiB.
+ * The limit for device memory is learned from calls of cudaMalloc, which never waits for a kernel (doc/cuda.md). A free gives back what a
+ * cudaMalloc fetched from the device, so frees are judged by the same limit, from the first one on. In this way a program all of whose
+ * frees wait is noticed too, which comparing frees with each other would not do. Only those mallocs count that fetched memory from the
+ * device, not those that got a piece of memory fetched before. A first piece lies at a multiple of 2 MiB.
  *
- * Page-locked and managed memory is measured by its own calls, which may all have waited. So the first limit is what the process itself takes
- * to get as many pages from the kernel, times four; calls that stay below four times the limit are taken for ones that did not wait, and
- * tighten it.
+ * The limit for page-locked and managed memory is learned from the calls for such memory, all of which may have waited. So the first limit
+ * is four times what the process itself needs to get as many pages from the kernel. A call that stays below four times the limit is assumed
+ * not to have waited, and lowers the limit.
  *
- * Bounds only ever fall. Any thread may call these functions, which take no lock.
+ * Bounds only fall. Any thread may call these functions, which take no lock.
  */
 #ifndef WEIR_AUDIT_LIMIT_H
 #define WEIR_AUDIT_LIMIT_H
@@ -24,21 +25,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LIMIT_CLASSES 64 /* of sizes: powers of two */
+#define LIMIT_CLASSES 64 /* size classes: powers of two */
 
 struct limit {
-    _Atomic uint64_t bounds[LIMIT_CLASSES]; /* nanoseconds for up to so many bytes; UINT64_MAX: nothing is known */
+    _Atomic uint64_t bounds[LIMIT_CLASSES]; /* nanoseconds for calls of up to 1 << index bytes; UINT64_MAX: nothing is known */
 };
 
 void limit_init(struct limit *limit);
-/* A call that waited for nothing took so long. */
+/* Lowers the bounds by a call that waited for nothing: it was for `bytes` and took `ns`. */
 void limit_learn(struct limit *limit, uint64_t bytes, uint64_t ns);
-/* Whether a call took longer than it can have without waiting. false also where nothing is known. */
+/* Returns whether a call for `bytes` that took `ns` was held up. Returns false also if nothing is known yet. */
 bool limit_is_exceeded(const struct limit *limit, uint64_t bytes, uint64_t ns);
-/* Learns what pages cost of which nobody has asked the driver yet. */
+/* Measures what fresh pages of host memory cost, to set the first bounds for page-locked and managed memory. */
 void limit_learn_pages(struct limit *limit);
 
-/* Whether the block at that address was fetched by the call that returned it. */
+/* Returns whether the cudaMalloc that returned this address fetched memory from the device. */
 static inline bool limit_is_fetched(uint64_t address)
 {
     return address % (UINT64_C(2) << 20) == 0;
