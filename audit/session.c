@@ -25,21 +25,21 @@
 #include "lib/trace/writer.h"
 #include "policy/environment.h"
 
-#define RING_BYTES (UINT64_C(8) << 20) /* of a thread: 150,000 events that the writer may be behind */
-#define SERIALS 16                     /* traces of one process number, which is the same behind exec() */
-#define COUNTED_TICKS (16 * WEIR__SLOW_TICKS) /* a thread that took longer was preempted */
-#define TIMED 16                       /* of so many calls that the driver answers at once, one is timed */
+#define RING_BYTES (UINT64_C(8) << 20) /* bytes of events of each thread: the thread that writes the trace may be 150,000 events late */
+#define SERIALS 16                     /* names tried for the traces of one process id, which stays the same after exec() */
+#define COUNTED_TICKS (16 * WEIR__SLOW_TICKS) /* a call in which Weir's part took longer was preempted, and does not count */
+#define TIMED 16                       /* one of this many fast calls is timed */
 
 static const struct gpu clocks = {.now = gpu_clock_now, .now_coarse = gpu_clock_coarse, .ticks = gpu_clock_ticks};
 
 struct session session;
-atomic_bool weir__forked; /* lib/base/fork.h: no interpreter tells this library of its frames, and nobody else asks */
+atomic_bool weir__forked; /* for interpreter.c, by lib/base/fork.h; stays false, as no interpreter reports its frames to this library */
 static struct weir__trace *trace;
-static pid_t owner; /* the process that records: a child of vfork() has its memory */
+static pid_t owner; /* the process that records: a child of vfork() shares its memory, but has another id */
 static struct weir__trace_place place;
 static __thread unsigned calls;
 static __thread struct audit_slot *slot;
-static __thread bool has_waited; /* in this call for the recording to begin, which is no cost of a call */
+static __thread bool has_waited; /* This call waited for the session to begin, which does not count as a cost of the call. */
 
 /* What is asked for --------------------------------------------------------------------------------------------------------------------- */
 
@@ -89,7 +89,7 @@ void session_say(_Atomic uint32_t *has, char text[static AUDIT_TEXT], const char
 
 /* The trace ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* As CUDA's runtime and nvidia-smi write it. */
+/* Formats a UUID as CUDA's runtime and nvidia-smi do. */
 static void write_uuid(char text[static 41], const struct driver_uuid *uuid)
 {
     char *at = text + sprintf(text, "GPU-");
@@ -177,7 +177,8 @@ static void *run(void *has_started)
     return NULL;
 }
 
-/* In a thread of this library's own C library: one of the program's may have a small stack, and has no tables for isalnum(). */
+/* Runs start() in a thread of this library's own copy of the C library. A thread of the program may have a small stack, and this copy's
+   tables for isalnum() are not set up there. */
 static bool start_apart(void)
 {
     bool has_started = false;
@@ -194,8 +195,8 @@ static bool start_apart(void)
     return has_started;
 }
 
-/* The loader is asked before others wait for this thread: one that waits may be in a constructor, and has the loader's lock. A thread that is
-   cancelled in here would leave the others waiting. */
+/* The loader's lock is taken (driver_find_questions()) before the state says that the session begins: a thread that waits for the session
+   may be in a constructor and hold the loader's lock. The thread is not cancelled in here, as others would wait for ever. */
 bool session_begin(void)
 {
     struct driver_questions driver = {NULL};
@@ -220,7 +221,7 @@ bool session_begin(void)
     return state == SESSION_ON;
 }
 
-/* So that the name is free for Weir's own recording: this trace gets the next one, if names may differ. */
+/* Renames the trace to the next free name, if names may differ, so that Weir's own recording gets the name asked for. */
 static void move_away(void)
 {
     const struct weir__trace_place former = place;
@@ -239,7 +240,7 @@ bool session_end(bool gives_way)
     if (!session.state || (session_is_on() ? getpid() != owner : !gives_way))
         return false;
     if (!atomic_compare_exchange_strong(session.state, &state, SESSION_OFF)) {
-        /* In a child of a process that records there is nothing to end. */
+        /* A session that has not begun shall not begin any more. In the child of a recording process there is nothing to end. */
         if (state == SESSION_UNBEGUN)
             atomic_compare_exchange_strong(session.state, &state, SESSION_OFF);
         return false;
@@ -272,7 +273,7 @@ unsigned session_pool(int device, enum session_pool kind)
     return atomic_load_explicit(number, memory_order_relaxed);
 }
 
-/* The first call of a thread is not timed: it makes the thread's ring. */
+/* A thread's first fast call is not among the timed ones, since it also creates the thread's ring. */
 struct session_call session_call_begin(bool is_timed)
 {
     struct session_call call = {.is_timed = is_timed || ++calls % TIMED == 0};
