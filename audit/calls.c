@@ -18,7 +18,7 @@
 #include "audit/session.h"
 #include "lib/base/number.h"
 
-#define SAMPLE (50 * GPU_MILLISECOND) /* the least time between two questions how much a pool reserves */
+#define SAMPLE (50 * GPU_MILLISECOND) /* the least time between two times that the driver is asked how much a pool reserves */
 
 /* The calls that may hold up their thread, by their numbers in traces (doc/trace.md). */
 enum { HELD_FREE = 1, HELD_FREE_HOST = 2, HELD_HOST_ALLOC = 3, HELD_MANAGED = 5 };
@@ -154,8 +154,8 @@ static void note_reserved(unsigned number, void *pool)
     note_figures(WEIR__KIND_FIGURES, number, NULL, used, reserved);
 }
 
-/* Asks for the pool's figures if the last time is long enough ago. The driver reports no growth of a pool, so a thread that has just used
-   one asks now and then. */
+/* Asks for the pool's figures if the last time is long enough ago. The driver does not report when a pool grows or shrinks, so a thread
+   that has just used the pool asks now and then. */
 static void sample(unsigned number, void *pool)
 {
     const uint64_t now = gpu_clock_coarse();
@@ -443,7 +443,7 @@ static void unmapped(const struct session_call *call, int code, uint64_t address
 
 WRAP(MemCreate, true, (uint64_t * handle, size_t size, const struct driver_memory_props *props, uint64_t flags), (handle, size, props, flags), ,
      physical_came(&call, code, handle, size, props))
-/* Another thread may get the same handle as soon as it is released, so the entry goes before the call. */
+/* Another thread may get the same number for a new handle as soon as this handle is released, so its entry goes before the call. */
 WRAP(MemRelease, true, (uint64_t handle), (handle), struct known physical;
      const bool is_known = session_is_on() && known_count(KNOWN_PHYSICAL, handle, -1, 0, &physical),
      if (is_known) handle_went(&call, code, handle, &physical))
@@ -562,7 +562,8 @@ static void retained(int code, void *const *context, int device)
         atomic_store(&at->primary, *context);
 }
 
-/* The driver is asked whether the primary context still exists, since other owners may have retained it. */
+/* Records the end of a device's primary context if this call ended it. The driver is asked afterwards, since other owners may have retained
+   the context. */
 static void let_go(int code, int device)
 {
     unsigned flags;

@@ -30,7 +30,7 @@ struct driver_pool_props {
     int allocation, handles;
     struct driver_location location;
     void *security;
-    size_t max_size; /* the pool's cap; 0: no cap, or the program's toolkit is older than caps, whose bytes here are reserved */
+    size_t max_size; /* the pool's cap; 0: none, also if the program's toolkit is too old to know caps */
 };
 struct driver_memory_props {
     int type, handles;

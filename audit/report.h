@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * report.h - a small file that `weir record --any` and the processes that it records have mapped, to tell each other what follows.
+ * report.h - a small file through which `weir record --any` and the processes that it records tell each other things. All of them have it
+ * mapped.
  *
  * The command creates the file, accessible to its user alone, and names it in $WEIR_AUDIT. The command writes `asked` before the program
- * runs. The processes only add to `told`, each field atomically, so that the figures of a killed process stay. Whoever opens the file
- * checks that it belongs to the user.
+ * runs. The processes only add to `told`, each field atomically, so that the figures of a killed process stay. Each process that opens the
+ * file checks that it belongs to the user.
  */
 #ifndef WEIR_AUDIT_REPORT_H
 #define WEIR_AUDIT_REPORT_H
@@ -34,7 +35,7 @@ struct audit_report {
         char name[POLICY_FILE_NAME_MAX + 1]; /* the name for the traces, with %p and %r */
     } asked;
     struct {
-        /* processes with this library; processes that loaded the driver; traces that were begun */
+        /* processes that loaded this library; processes that loaded the driver; traces that were begun */
         _Atomic uint32_t processes, drivers, traces;
         _Atomic uint32_t weirs;    /* processes that loaded Weir itself, in which this recording ended */
         _Atomic uint32_t torches;  /* processes that loaded PyTorch's own CUDA allocator */

@@ -177,8 +177,8 @@ static void *run(void *has_started)
     return NULL;
 }
 
-/* Runs start() in a thread of this library's own copy of the C library. A thread of the program may have a small stack, and this copy's
-   tables for isalnum() are not set up there. */
+/* Runs start() in a new thread, made by this library's own copy of the C library. The calling thread belongs to the program's copy: its
+   stack may be small, and tables that isalnum() of this library's copy needs are not set up in it. */
 static bool start_apart(void)
 {
     bool has_started = false;
@@ -196,7 +196,8 @@ static bool start_apart(void)
 }
 
 /* The loader's lock is taken (driver_find_questions()) before the state says that the session begins: a thread that waits for the session
-   may be in a constructor and hold the loader's lock. The thread is not cancelled in here, as others would wait for ever. */
+   may be in a constructor and hold the loader's lock. The calling thread cannot be cancelled in here, as others would then wait for
+   ever. */
 bool session_begin(void)
 {
     struct driver_questions driver = {NULL};

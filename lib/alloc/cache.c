@@ -15,7 +15,7 @@
 #define SURPLUS (UINT64_C(2) << 20) /* bytes of unused grant that a cache may keep */
 #define WINDOW 4096                 /* A class that got no block during this many frees into its cache is stale. */
 #define STALE 2                     /* stale blocks that a miss gives to CUDA, at most */
-/* bytes of the largest single large block that a stream keeps if its pool does not ask caches before it grows */
+/* bytes of the largest block that a stream keeps if its pool does not ask caches before it grows */
 #define LONE (UINT64_C(64) << 20)
 
 /* The bounds --------------------------------------------------------------------------------------------------------------------------- */
@@ -33,7 +33,7 @@ static struct weir__class_list *find_oldest(struct weir__cache *cache, unsigned 
     return oldest;
 }
 
-/* Takes the block that find_oldest()'s class would serve next. */
+/* Takes the first block of the class that find_oldest() returns. Returns NULL if there is no such class. */
 static struct weir__entry *take_oldest(struct weir__cache *cache, unsigned classes)
 {
     struct weir__class_list *oldest = find_oldest(cache, classes);
@@ -185,10 +185,9 @@ static void put_large(weir_stream *stream, struct weir__entry *entry, struct wei
 }
 
 /*
- * Returns whether the pool lets its streams keep a large block of that size. A backing that asks caches before it grows gets such a block
- * back in time, whatever its size. CUDA's pools do not ask, and could have served another stream with the block. So there a block is at
- * most LONE bytes, or the pool's WEIR__RECENT_SHARE if that is more; and none is kept while the pool has more bytes than it keeps when a
- * stream synchronises.
+ * Returns whether the pool lets its streams keep a large block of that size. An arena asks the caches for large blocks before it grows, so
+ * it may keep all of them. CUDA's pools do not ask, and could have served another stream with the block. So there a block is at most LONE
+ * bytes, or a WEIR__RECENT_SHARE-th of the pool's bytes if that is more; and none is kept while the pool has more bytes than its threshold.
  */
 static bool keeps_large(const weir_pool *pool, uint64_t size)
 {

@@ -4,12 +4,13 @@
  *
  * Owned by its stream. A block that was freed on a stream may be used again by later work on the same stream without an event or a wait.
  * The cache holds blocks of the stream's own pool only. Each size class has a list: the block that entered last is served first. When the
- * cache is full, the class that has gone longest without a new block gives one up. When a request finds no block, classes without a new
- * block for a long time give some up too. Blocks too large for the classes that the pool caches are in `recent`.
+ * cache is full, the class that has gone longest without a new block gives one up. When a request finds no block, classes that got no new
+ * block for a long time (stale ones) give some up too. Blocks too large for the classes that the pool caches are in `recent`.
  *
- * `lock` guards all members and is a leaf. It shares a cache line with the members that each call changes, so a thread that is the only one
- * to use a stream has that line to itself. The lock is not held over CUDA calls, with one exception: the question whether the stream
- * captures is asked under it, so that no other thread can close or destroy the stream between the answer and the action that depends on it.
+ * `lock` guards all members and is a leaf: no other lock is taken under it. It shares a cache line with the members that each call changes,
+ * so a thread that is the only one to use a stream has that line to itself. The lock is not held over CUDA calls, with one exception: the
+ * question whether the stream captures is asked under it, so that no other thread can close or destroy the stream between the answer and
+ * the action that depends on it.
  */
 #ifndef WEIR_LIB_CACHE_H
 #define WEIR_LIB_CACHE_H
@@ -20,7 +21,7 @@
 
 enum weir__cache_state {
     WEIR__CACHE_OPEN,
-    WEIR__CACHE_UNSEEN, /* open, but the first block that enters must wake the keeper */
+    WEIR__CACHE_UNSEEN, /* open; the first block that enters must wake the keeper (keeper.h), which gives back blocks that stay unused */
     WEIR__CACHE_SHUT,   /* the stream is closed */
 };
 
@@ -30,7 +31,7 @@ struct weir__cache {
     unsigned calls;      /* calls in progress that use the stream's handle without the lock; see weir__stream_enter() */
     uint64_t bytes;
     uint64_t granted;      /* the bytes of the pool's cache.per_device that the stream may fill (grant.h); at least `bytes` */
-    /* bytes that users got less bytes that users freed, as far as the pool has not been told (weir__cache_is_far()) */
+    /* bytes that users got less bytes that users freed, since the pool was last told (weir__cache_is_far()) */
     int64_t live;
     uint64_t hits;         /* requests served */
     uint64_t keeps;        /* blocks that entered; also the stamp of the next block to enter */
@@ -119,8 +120,8 @@ struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool
    nothing while the stream captures. The stream keeps a little of its unused grant (SURPLUS). */
 struct weir__entry *weir__cache_drain_part(weir_stream *stream, unsigned from, unsigned to);
 
-/* Takes the entry of a block that was freed out of its cache, after CUDA gave the address ptr a second time: the program must have freed
-   the cached block once more, with cudaFreeAsync(). Returns false if the entry is in no cache. */
+/* Takes an entry out of its cache, after CUDA gave the address of the cached block a second time: the program must have freed the block
+   once more, with cudaFreeAsync(). Returns false if the entry is in no cache. */
 bool weir__cache_forget(struct weir__entry *entry, const void *ptr);
 
 /* Returns whether `bytes` is the sum of the lists, all blocks are of the stream's pool and in nobody's use, later blocks stand before
@@ -135,8 +136,8 @@ bool weir__cache_holds(weir_stream *stream);
 
 /* Initializes a cache, which is closed at first. */
 void weir__cache_init(struct weir__cache *cache);
-/* Gives a closed stream its id and its pool, and opens its cache. All of that happens under the lock, since calls that still mean the
-   stream that had this memory before may come late. */
+/* Gives a closed stream its id and its pool, and opens its cache, all under the lock: a late call may still mean the stream that had this
+   memory before. */
 void weir__cache_open(weir_stream *stream, uint64_t id, weir_pool *pool);
 /* Closes the cache: from now on no request is served and no block enters. Returns false, and does nothing, if if_unused is set and a call
    on the stream is in progress. */

@@ -12,7 +12,7 @@
 #include "lib/alloc/request.h"
 #include "lib/base/call.h"
 
-#define INLINE static inline __attribute__((always_inline)) /* without the attribute the compiler would share code between the two kinds */
+#define INLINE static inline __attribute__((always_inline)) /* without always_inline the compiler would share code between the two kinds */
 #define SLOW static __attribute__((noinline))
 
 /* The ordinary case -------------------------------------------------------------------------------------------------------------------- */
@@ -137,7 +137,7 @@ SLOW weir_status malloc_noted(weir_stream *s, void **ptr, size_t size, unsigned 
     return WEIR_OK;
 }
 
-/* Serves a request above the pool's classes from `recent`, with or without recording. */
+/* Serves a request above the pool's classes from the large blocks, with or without recording. */
 SLOW weir_status malloc_large(weir_stream *s, void **ptr, size_t size, unsigned class)
 {
     struct weir__noted noted;

@@ -7,8 +7,8 @@
 #include "lib/gpu/clock.h"
 
 #define CAP_SHARE 8              /* the caches of a pool have at most 1/CAP_SHARE of its max_size */
-#define STEP (UINT64_C(1) << 20) /* bytes by which a grant grows, if so much is left */
-#define SHARES 4096              /* a grant grows by at most 1/SHARES of what is left, so that with many streams each gets some */
+#define STEP (UINT64_C(1) << 20) /* a grant grows by at least STEP bytes, */
+#define SHARES 4096              /* or by 1/SHARES of the bytes left if that is less, so that with many streams each gets some */
 #define BATCH 64                 /* streams that are pinned at a time (stream.h) */
 #define IDLE GPU_SECOND          /* a stream that has kept no block for so long is idle */
 #define PAUSE (IDLE / 4)         /* the least time between two looks at all streams, if the first found no idle one */

@@ -3,7 +3,7 @@
  * grant.h - divides a pool's cache.per_device among the caches of its streams. The bytes that a stream's cache may fill are its grant.
  *
  * A grant grows in steps, and stays while the stream works, so that only the slow path touches the shared counter. A stream that finds no
- * room is refused: if it took the grants of streams that are as busy as itself, all would lose. But a stream that has kept no block for a
+ * room is refused: if busy streams took grants from each other, all would lose their blocks. But a stream that has kept no block for a
  * second is idle. A refused call looks for an idle stream, gives that stream's cached blocks to CUDA, and takes its grant back.
  */
 #ifndef WEIR_LIB_GRANT_H

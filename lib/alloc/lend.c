@@ -12,8 +12,8 @@
 
 /* Blocks ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Raises the pool's threshold, so that it keeps all idle memory: exported memory serves the pool again only while the pool keeps it.
-   Returns the GPU's code. */
+/* Raises the pool's threshold, so that the pool keeps all idle memory: exported memory can serve the pool's later requests only while the
+   pool keeps that memory. Returns the GPU's code. */
 static int keep_all(weir_pool *pool)
 {
     int code = GPU_SUCCESS;
@@ -95,7 +95,7 @@ static bool is_unused(weir_pool *pool)
            (!pool->current.former || weir__cuda_is_complete(gpu, pool->native.handle));
 }
 
-/* Creates the new CUDA pool, with the settings and the access of the present one, and sets *fd. Returns NULL if that failed. */
+/* Creates a new CUDA pool with the settings and the access of the present one, and sets *fd. Returns NULL if that failed. */
 static gpu_pool make_again(weir_pool *pool, int *fd)
 {
     const struct gpu *gpu = pool->w->gpu;

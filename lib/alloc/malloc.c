@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc.c - the path of a request on a raw handle or past the cache: the memory comes from a cache, from CUDA or an arena, or from
- * recovery; then the block enters the table of blocks.
+ * malloc.c - weir_malloc() and weir_pool_malloc(), and weir__serve(), the path of each request that no cache serves: the memory comes from
+ * CUDA, from an arena or from recovery, and the block enters the table of blocks.
  */
 #include "lib/alloc/free.h"
 #include "lib/alloc/orphans.h"
@@ -81,7 +81,7 @@ static void forget_former(const struct weir__block *former)
     weir__pool_release(former->pool);
 }
 
-/* The program freed a cached block with cudaFreeAsync, and CUDA accepted that: removes the entry from the cache and from the table. */
+/* Removes an entry from its cache and from the table: the program freed the cached block with cudaFreeAsync(), and CUDA accepted that. */
 static void forget_cached(weir *w, struct weir__entry *entry, const void *ptr)
 {
     struct weir__block block;
@@ -144,7 +144,7 @@ static void choose_size(struct weir__request *request, struct weir__block *block
     request->small = request->asked < pool->kind.small_below;
 }
 
-/* Makes a block one that no cache keeps, because CUDA had room for the size asked for and not for the bytes of the size class. */
+/* Takes the size class off a block, so that no cache keeps it: CUDA had room for the size asked for, but not for the bytes of the class. */
 static void forget_class(struct weir__block *block)
 {
     block->class = WEIR__CLASS_NONE;

@@ -15,11 +15,12 @@ struct weir__noted {
     struct weir__ring *ring; /* where the event is written; NULL: no event is recorded */
     uint64_t time;
     bool is_request;
-    uint32_t origin; /* of the request; for a free, that of the block */
+    uint32_t origin; /* the origin of the request; for a free, that of the block */
     uint64_t size;   /* the block's bytes; 0: the cache did nothing */
 };
 
-/* Begins a request or a free, before the cache's lock is taken. The origin of a request is looked up here, as that takes long. */
+/* Begins a request or a free, before the cache's lock is taken. The origin of a request is looked up here, as that is too slow under the
+   lock. */
 static inline void weir__noted_begin(struct weir__noted *noted, const weir_stream *stream, bool is_request)
 {
     struct weir__recorder *recorder = &stream->w->recorder;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * opening.c - opening and closing streams, and waiting for one: chooses the pool that serves a stream, and waits for threads that use a
- * stream which closes.
+ * opening.c - opens, closes and synchronises streams: chooses the pool that serves a stream, and before a stream closes, waits for the
+ * threads that use it.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -24,8 +24,8 @@ static uint64_t threshold_of(const weir_pool *pool)
     return max_size && max_size < threshold ? max_size : threshold;
 }
 
-/* Prepares the stream for a synchronise. Large cached blocks go back if the pool is above its threshold, and arenas put an event behind
-   what the stream freed in them. So this memory is known to be complete afterwards and can go back to the device. */
+/* Prepares the stream for a synchronise, so that the memory that it has freed can go back to the device afterwards: large cached blocks are
+   freed if the pool has more than its threshold, and arenas put an event behind the stream's frees. */
 static void before_synchronize(weir_stream *s)
 {
     if (weir__recent_count(&s->cache.recent) && atomic_load(&s->pool->figures.taken) > threshold_of(s->pool))
@@ -116,8 +116,8 @@ static bool is_listed(struct weir__device *device, gpu_stream handle, uint64_t i
     return listed;
 }
 
-/* Refuses a stream of another device: Weir would record the stream's events on the wrong device, where they complete at once. If CUDA
-   cannot tell the device, as for a stream of a green context, the caller is believed. */
+/* Refuses a stream of another device: Weir would record the stream's events on the wrong device and wait for nothing. If CUDA cannot tell
+   the device, as for a stream of a green context, the caller is believed. */
 static weir_status check_device(const struct weir__device *device, gpu_stream handle, weir_error *error)
 {
     const struct gpu *gpu = device->w->gpu;
@@ -168,7 +168,8 @@ bool weir__stream_is_alive(weir_stream *stream)
     return false;
 }
 
-/* Gives a closed weir_stream its handle, context, name and line (fence.h). Returns false if host memory runs out. */
+/* Gives a closed weir_stream its handle, context and name, and its line, which counts the stream's frees (fence.h). Returns false if host
+   memory runs out. */
 static bool begin(weir_stream *stream, gpu_stream handle, uint64_t id, weir_pool *pool)
 {
     static _Atomic uint64_t names;

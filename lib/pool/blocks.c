@@ -258,7 +258,8 @@ bool weir__blocks_replace(struct weir__blocks *blocks, const struct weir__block 
         if (entry)
             tell(blocks, WEIR__BLOCK_WENT, block); /* the removed block, of which the watcher learns only the address */
         tell(blocks, WEIR__BLOCK_CAME, block);
-        /* If another thread has claimed the old entry, that thread removes it; the table no longer points to it. */
+        /* If another thread has claimed the old entry, that thread frees the entry (weir__blocks_remove()); the slot no longer points to
+           it. */
         if (entry && claim_in(entry, block->ptr)) {
             *former = read_entry(entry);
             count_free(counts_of(blocks, shard, former->pool), former, 1);

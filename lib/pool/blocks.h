@@ -71,7 +71,7 @@ struct weir__slots {
 struct weir__shard {
     struct weir__slots *_Atomic slots;
     weir__spin lock;
-    size_t count; /* blocks in the slots: at most three quarters of them, but for blocks put back when no memory is left */
+    size_t count; /* blocks in the slots: at most three quarters; only weir__blocks_put_back() goes beyond, if host memory runs out */
     struct weir__entry *unused;
     struct weir__slab *slabs; /* the memory of the entries */
 } __attribute__((aligned(64)));
@@ -84,7 +84,7 @@ enum weir__happening {
     WEIR__BLOCK_WAS, /* was in the table when the watcher was set. Only in this call may is_live be false */
     WEIR__BLOCK_CAME,
     WEIR__BLOCK_WENT,
-    /* put into the table again, because its free failed after WEIR__BLOCK_WENT */
+    /* in the table again, because its free failed after WEIR__BLOCK_WENT */
     WEIR__BLOCK_BACK,
 };
 typedef void weir__watch(enum weir__happening what, const struct weir__block *block, bool is_live);
@@ -195,7 +195,7 @@ struct weir__counts {
 };
 struct weir__counts weir__blocks_count(struct weir__blocks *blocks, const weir_pool *pool);
 
-/* Calls `use` for each live block, under the lock of the block's shard. */
+/* Calls `use` for each live block, under the lock of the block's shard, so `use` must not call Weir. */
 void weir__blocks_visit(struct weir__blocks *blocks, void (*use)(const struct weir__block *block, void *data), void *data);
 
 /* Sets the watcher, and tells it of all blocks that are in the table. NULL removes the watcher: when the call returns, no thread is in the

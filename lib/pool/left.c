@@ -13,8 +13,8 @@ uint64_t weir__keeper_interval(weir *w)
             if (atomic_load(&pool->settings.is_auto) && shortest > WEIR__DEMAND_EPOCH)
                 shortest = WEIR__DEMAND_EPOCH;
             uint64_t part = atomic_load(&pool->cache.idle) / WEIR__KEEPER_LOOKS;
-            /* Two looks are at most LONGEST apart. A longer part is divided into equal intervals, so that a look falls on its end and not
-               behind it. */
+            /* `part` is a quarter of cache.idle. A part above LONGEST is divided into equal intervals, so that a look falls on its end and
+               not later. */
             part /= (part + LONGEST - 1) / LONGEST + !part;
             if (atomic_load(&pool->cache.classes) && part < shortest)
                 shortest = part;

@@ -15,8 +15,8 @@ static inline bool weir__keeper_is_on(const weir *w)
     return atomic_load_explicit(&w->keeper.is_on, memory_order_relaxed);
 }
 
-/* Returns the nanoseconds between two looks of the keeper. They are chosen so that the keeper looks four times (WEIR__KEEPER_LOOKS) while
-   the shortest cache.idle of all pools passes. */
+/* Returns the nanoseconds between two looks of the keeper, from 1 ms to 1 s: short enough for four looks (WEIR__KEEPER_LOOKS) while the
+   shortest cache.idle of all pools passes, and for one in each epoch of `release_threshold: auto`. */
 uint64_t weir__keeper_interval(weir *w);
 
 /* Sets the flag of every pool and wakes the keeper at once, since thresholds may have fallen. The caller holds neither device->lock nor

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * log.h - writes lines to the application's log function and to $WEIR_LOG, without repeating the same line again and again.
+ * log.h - writes lines to the application's log function and to the file that $WEIR_LOG names, without repeating the same line again and
+ * again.
  *
  * Lines are of one kind if they come from one place of the code and are about the same object, such as a pool. A kind is logged at most
  * once a second, by the clock of gpu->now(): a program that stays at its cap would otherwise log a report for each refused request. Further
- * lines of the kind are left out, and the next line that is logged says how many. weir_close() logs the number and the latest of those
- * still left out.
+ * lines of the kind are left out, and the next line that is logged says how many. For lines still left out, weir_close() logs the latest of
+ * each kind, with the number of the others.
  *
- * $WEIR_LOG, as in "warning:/var/log/weir.log", has lines written to standard error or appended to a file as well, whatever the program's
+ * With $WEIR_LOG, as in "warning:/var/log/weir.log", lines are also written to standard error or appended to a file, whatever the program's
  * log function does. Each line is one write(2), so that lines of several processes do not mix.
  *
- * `lock` guards the table of kinds and is a leaf. The application's function is called without it.
+ * `lock` guards the table of kinds and is a leaf: no other lock is taken under it. The application's function is called without it.
  */
 #ifndef WEIR_LIB_LOG_H
 #define WEIR_LIB_LOG_H

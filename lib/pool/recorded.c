@@ -27,16 +27,17 @@ static uint64_t claim(weir_pool *pool, uint64_t reserved, uint64_t most)
     return grown;
 }
 
-/* Lowers the noted size after memory went back. noted: the size noted before CUDA was asked; if another thread has claimed growth since,
-   the size stays. A size above `noted` is left for the request that caused it to claim. */
+/* Lowers the noted size to `reserved` after memory went back. noted: the size noted before CUDA was asked. If another thread has claimed
+   growth since then, nothing changes. If the pool reserves more than `noted`, nothing changes either: the request that caused the growth
+   claims it. */
 static void note_less(weir_pool *pool, uint64_t noted, uint64_t reserved)
 {
     if (reserved < noted)
         atomic_compare_exchange_strong_explicit(&pool->noted.reserved, &noted, reserved, memory_order_relaxed, memory_order_relaxed);
 }
 
-/* Records the figures of a pool. An arena records what it maps and unmaps; ops->hold stops that, so that the figures and those events are
-   in the right order. If the arena is mapping at this moment, its figures are left to the next call. */
+/* Records the figures of a pool. An arena also records an event each time that it maps or unmaps; ops->hold keeps it from mapping
+   meanwhile, so that figures and events are in the right order. If the arena is mapping just now, this call records no figures of it. */
 static void record_figures(weir_pool *pool)
 {
     uint64_t used, reserved, noted = noted_of(pool);

@@ -4,7 +4,8 @@
  *
  * Owned by the application, from weir_open() to weir_close().
  *
- * doc/thread-safety.md has the list of all locks, and the order in which a thread may take them.
+ * doc/thread-safety.md has the list of all locks, and the order in which a thread may take them. A lock that a comment calls a leaf is the
+ * last in that order: a thread that holds it takes no other.
  */
 #ifndef WEIR_LIB_WEIR_INTERNAL_H
 #define WEIR_LIB_WEIR_INTERNAL_H
@@ -31,20 +32,20 @@ struct weir__callbacks {
     pthread_mutex_t lock;
     pthread_cond_t idle; /* signalled each time that a call of a callback ends */
     unsigned last_id;
-    struct weir__callback *first; /* in order of registration */
+    struct weir__callback *first; /* the list of callbacks, in order of registration */
 };
 
 #define WEIR__KEEPER_LOOKS 4 /* how often the keeper looks at a cache while cache.idle passes */
 
-/* The job of `keeper: true` (keeper.h). */
+/* The keeper (`keeper: true`, keeper.h): a job of the service thread that gives back memory which a quiet program no longer uses. */
 struct weir__keeper {
     struct weir__job job;
     atomic_bool is_on; /* The job is in the service's list. Written under w->config, or while no other thread knows the weir. */
 };
 
 /*
- * The struct of one weir. `config` guards the policy and what the recorder is to record whatever the policy says. What a comment calls
- * fixed is written by weir_open() alone, before the first request; any thread may read it.
+ * Everything of one weir. `config` guards the policy and what else a reload changes. A member is called fixed if weir_open() alone writes
+ * it, before the first request; any thread may read such a member.
  */
 struct weir {
     struct weir__blocks blocks;
@@ -52,7 +53,8 @@ struct weir {
     struct weir__log log;
     pthread_mutex_t config;
     struct policy *policy; /* guarded by config, as are the next two members */
-    enum weir__level record_least; /* weir__record_at_least(): the least level, and whether events have stacks, whatever the policy says */
+    /* What is recorded at least, whatever the policy says: the level, and whether events have stacks. Set by weir__record_at_least(). */
+    enum weir__level record_least;
     bool record_wants_stacks;
     /* `capture: relaxed`: plain calls, those in which Weir passes one request or free of the program on to CUDA, run in relaxed capture
        mode. Fixed. */
@@ -67,11 +69,11 @@ struct weir {
     struct weir__keeper keeper;
     struct weir__recorder recorder;
     atomic_bool are_tags_noted; /* The program has pushed a tag, so every pool has its cached calls counted by tag. Written under config. */
-    weir *next_joined; /* in the process's list of open weirs; guarded by the lock of quiet.c, as is the next member */
+    weir *next_joined; /* the next weir in the process's list of open weirs; guarded by the lock of quiet.c, as is the next member */
     bool is_closing;   /* weir_close() has begun and destroys pools: weir__quiet_visit() leaves the weir out */
     pthread_mutex_t attached_lock;
     struct weir__attached *attached; /* exports, imports and the control socket, the latest first (attached.h); guarded by attached_lock */
-    /* Serves a request that found no memory, by the rungs of the recovery ladder, or returns why it cannot be served. Fixed. */
+    /* Serves a request that found no memory, by trying one means of recovery after the other (lib/recover), or returns the error. Fixed. */
     weir_status (*out_of_memory)(struct weir__request *request, void **ptr);
     /* Asks other processes on the GPU to give memory back (recover.h). NULL: the weir was opened without such a function. Fixed. */
     void (*neighbours)(struct weir__plea *plea);
@@ -84,8 +86,8 @@ struct weir {
     char *policy_text, *policy_file;
 };
 
-/* weir__current_begin() for a plain call: makes the device current if a fixed handle needs that. Returns what weir__current_end() takes.
-   With a single device there is no other that could be current. */
+/* Makes the device current for a plain call, if the stream's handle is a fixed one (context.h). Returns the value for weir__current_end().
+   With a single device nothing need be done, as no other device can be current. */
 static inline int weir__device_begin(const weir *w, int device, gpu_stream stream)
 {
     return w->device_count > 1 ? weir__current_begin(w->gpu, device, stream) : -1;

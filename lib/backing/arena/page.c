@@ -290,9 +290,9 @@ static bool release_any(struct growth *growth)
     return source.extent && release_page(source.pages, source.extent, source.address, &source.extent);
 }
 
-/* Releases the page in whose middle the place ends, if that page is complete. If the request took a part of it, the rest could not be moved
-   to where memory is lacking. The part that the request needs becomes a hole, which gets a page as other holes do. Returns whether the page
-   was released. */
+/* Releases the page in whose middle the place ends, if that page is complete. If the request took a part of that page, the rest of it could
+   not be moved to where memory is lacking. The part that the request needs becomes a hole, which gets a page as other holes do. Returns
+   whether the page was released. */
 static bool release_cut(struct growth *growth)
 {
     struct weir__pages *pages = growth->pages;
@@ -432,7 +432,7 @@ int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stre
 
 /* Trimming ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* Returns the address of the highest page that lies completely in the extent; 0 if there is none. */
+/* Returns the address of the highest page that lies in the extent with all its bytes; 0 if there is none. */
 static uint64_t highest_page(const struct weir__pages *pages, const struct weir__extent *extent)
 {
     uint64_t base = pages->extents.base, end = base + ((weir__extent_end(extent) - base) & -WEIR__PAGE_UNIT);

@@ -11,7 +11,7 @@ struct stay {
     bool is_pinned;
 };
 
-/* Begins the page at `address`. otherwise: taken for the end of the page if none is mapped there. */
+/* Begins the page that contains `address`. otherwise: the end to assume if no page is mapped there. */
 static void enter_page(struct stay *stay, const struct weir__pages *pages, uint64_t address, uint64_t otherwise)
 {
     uint64_t unit = (address - pages->extents.base) / WEIR__PAGE_UNIT;

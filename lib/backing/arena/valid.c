@@ -20,8 +20,8 @@ static bool is_in_bin(const struct weir__extents *extents, const struct weir__ex
     return extent->after != &extents->end && extent->bytes >> extents->least;
 }
 
-/* Checks the tree of one bin: its extents belong to this bin and stream, lie between two addresses and are in order. Adds their number to
-   *count. */
+/* Checks the tree of one bin: its extents belong to this bin and stream, lie between two addresses and are in order. Adds the number of
+   extents to *count. */
 static bool is_tree_valid(const struct weir__extents *extents, const struct weir__branch *node, unsigned bin,
                           const struct weir__extent_stream *stream, uint64_t low, uint64_t high, size_t *count)
 {
