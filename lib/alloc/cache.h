@@ -35,10 +35,11 @@ struct weir__cache {
     int64_t live;
     uint64_t hits;         /* requests served */
     uint64_t keeps;        /* blocks that entered; also the stamp of the next block to enter */
-    uint64_t marks[WEIR__KEEPER_LOOKS]; /* written by the keeper: `keeps` at its last looks, the latest first */
-    uint64_t marked;                   /* written by the keeper: when it last looked */
+    /* written by the keeper: `keeps` when the keeper last looked at this cache, and before that; the latest first */
+    uint64_t marks[WEIR__KEEPER_LOOKS];
+    uint64_t marked;                   /* written by the keeper: when the keeper last looked at this cache */
     uint64_t stale_at;                 /* until `keeps` reaches this number no class is stale: see drop_stale() */
-    /* written by grant.c: `keeps` at its last look, and the time since which `keeps` has been the same (now_coarse()) */
+    /* written by grant.c: `keeps` at grant.c's last look, and the time since which `keeps` has not changed (now_coarse()) */
     uint64_t looked_keeps, looked_at;
     struct weir__class_list {
         struct weir__entry *first;

@@ -15,10 +15,9 @@
 #include "policy/number.h"
 #include "policy/report.h"
 
-/* The variables of MPS and HAMi; the longest entry of the list that MPS takes; and the least that a number without a unit may be in
-   $WEIR_QUOTA, in bytes. */
 #define MPS "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 #define HAMI "CUDA_DEVICE_MEMORY_LIMIT"
+/* The most bytes of one entry of MPS's list, as "0=1GB", and the smallest number of bytes that may stand without a unit in $WEIR_QUOTA. */
 #define ENTRY_MAX 64
 #define BARE_LEAST (UINT64_C(1) << 20)
 

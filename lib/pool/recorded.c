@@ -50,7 +50,7 @@ static void record_figures(weir_pool *pool)
     pool->backing->ops->release(pool->backing);
 }
 
-/* Returns whether this slow call is to ask CUDA what the pool reserves; otherwise counts it off the calls to skip. */
+/* Returns whether this slow call is to ask CUDA what the pool reserves; otherwise one fewer call is left to skip. */
 static bool may_look(weir_pool *pool)
 {
     unsigned left = atomic_load_explicit(&pool->noted.left, memory_order_relaxed);
@@ -59,7 +59,7 @@ static bool may_look(weir_pool *pool)
     return left == 0;
 }
 
-/* Sets how many slow calls to skip before the next look: more after each look in vain, none after one that found a change. */
+/* Sets how many slow calls to skip before CUDA is asked again: more after each question in vain, none after one that showed a change. */
 static void count_look(weir_pool *pool, bool was_vain)
 {
     unsigned skip = atomic_load_explicit(&pool->noted.skip, memory_order_relaxed);

@@ -44,7 +44,7 @@ struct weir__keeper {
 };
 
 /*
- * Everything of one weir. `config` guards the policy and what else a reload changes. A member is called fixed if weir_open() alone writes
+ * Everything of one weir. `config` guards the policy and whatever a reload changes. A member is called fixed if weir_open() alone writes
  * it, before the first request; any thread may read such a member.
  */
 struct weir {

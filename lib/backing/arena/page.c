@@ -136,7 +136,7 @@ struct search {
     struct source best;
     struct weir__pages *pages; /* the range that is being searched */
     uint64_t room, wanted;
-    size_t left;               /* free extents that the search may still look at */
+    size_t left; /* free extents that the search may still look at */
 };
 
 /* Returns whether a page of this size suits better than the best one so far. The best page is the largest of at most `wanted` bytes; if
