@@ -3,9 +3,9 @@
  * blocks.h - the table of blocks: the pointers that Weir gave out or keeps in a cache, with the size and the pool of each block.
  *
  * Owned by its weir. The table is divided into shards by address. A shard has a spin lock, under which its slots change; a thread that
- * holds that lock may take locks of caches, and no others. A lookup takes no lock. Slots are atomic, and neither entries nor former arrays
- * of slots are freed before the table is destroyed, so in the worst case a lookup finds nothing, or an entry that describes another block
- * by now.
+ * holds that lock may take no other lock of Weir but those of caches. A lookup takes no lock. Slots are atomic, and neither entries nor
+ * former arrays of slots are freed before the table is destroyed, so in the worst case a lookup finds nothing, or an entry that describes
+ * another block by now.
  *
  * An entry describes one block from its allocation until the block goes back to CUDA. While `live` is set the block is the user's. `guard`
  * names the lock under which a thread takes the block from the user, that is, clears `live`: the lock of a cache, or, if `guard` is NULL,
@@ -78,7 +78,8 @@ struct weir__shard {
 
 /*
  * A watcher is a function that is told of each block that enters or leaves the table. The calls run under the lock of the block's shard, so
- * those for one address come in order. A watcher must not call Weir. When a block leaves the table, only its address is certain.
+ * those for one address come in order. A watcher must not call Weir, but may take a lock of its own. When a block leaves the table, only
+ * its address is certain.
  */
 enum weir__happening {
     WEIR__BLOCK_WAS, /* was in the table when the watcher was set. Only in this call may is_live be false */
