@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * dlpack.c - tensors of shared memory for other libraries: the structs of DLPack 1.0 and those from before, and the capsules of Python that
- * carry them.
- */
+/* dlpack.c - hands tensors of shared memory to other libraries: the structs of DLPack 1.0 and of older versions, and the Python capsules
+   that carry them. */
 #include "config.h"
 
 #include <stdint.h>
@@ -13,7 +11,7 @@
 
 #define DIMENSIONS_MAX 32
 
-/* As dlpack.h lays them out. */
+/* These three structs have the layout of DLTensor, DLManagedTensor and DLManagedTensorVersioned in DLPack's header. */
 struct dl_tensor {
     void *data;
     int32_t device_type, device;
@@ -72,8 +70,8 @@ static void fill(struct dl_tensor *tensor, void *data, const weir_torch_tensor *
     }
 }
 
-/* A DLManagedTensor, or a DLManagedTensorVersioned, that keeps the hold until its deleter is called. NULL: no host memory, or too many
-   dimensions. */
+/* Returns a new DLManagedTensor or DLManagedTensorVersioned, which keeps the hold until its deleter is called. Returns NULL if host memory
+   runs out or `like` has too many dimensions. */
 static void *tensor_new(weir_torch_hold *hold, void *data, const weir_torch_tensor *like, int is_versioned, uint64_t flags)
 {
     if (like->dimensions < 0 || like->dimensions > DIMENSIONS_MAX)
@@ -110,7 +108,7 @@ void weir_torch_capsules_set(const weir_torch_capsules *functions)
 static const char *const old_name = "dltensor";
 static const char *const name = "dltensor_versioned";
 
-/* Who consumes a capsule gives it another name. */
+/* The destructor of a capsule. A consumer renames the capsule, so a capsule that still has its first name still owns the tensor. */
 static void delete_unconsumed(void *capsule)
 {
     if (python.is_valid(capsule, old_name))

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * entry.c - what torch calls for each tensor: the ordinary case, of a stream that this thread has used before, and the way of all others.
- */
+/* entry.c - the functions that torch calls for each tensor. The fast path serves streams that this thread has used before; malloc_slowly()
+   and free_otherwise() begin the slow path. */
 #include "config.h"
 
 #include "plugin/torch/entry.h"
@@ -18,11 +17,11 @@
 
 #define RECENT_COUNT 8 /* a power of two */
 
-/* The opened streams that this thread used last. They are never closed, so what stands here holds. */
+/* The opened streams that this thread used last, in a small hash table. The streams are never closed, so an entry stays valid. */
 static __thread struct recent {
     gpu_stream handle;
     int device;
-    weir_stream *opened; /* NULL: an empty place */
+    weir_stream *opened; /* NULL: an empty entry */
 } recents[RECENT_COUNT];
 
 static __thread weir_error report;
@@ -62,7 +61,8 @@ static weir_error *clear_report(void)
 
 /* Allocating --------------------------------------------------------------------------------------------------------------------------- */
 
-/* The stream is alive, and does not capture. false: it has no id. */
+/* Asks CUDA for the id of the stream, which is alive and does not capture, and frees the blocks that wait for that id (late.h). Returns
+   false if there is no id: the driver has none, or CUDA fails, with its error in *code. */
 static bool name_stream(struct torch_device *device, struct torch_stream *stream, uint64_t *id, int *code)
 {
     *code = GPU_SUCCESS;
@@ -76,7 +76,7 @@ static bool name_stream(struct torch_device *device, struct torch_stream *stream
     return *code == GPU_SUCCESS;
 }
 
-/* On a stream that may be destroyed before the block is freed: which one it was is noted. */
+/* Allocates on a stream that may be destroyed before the block is freed: a note of the block remembers the stream and its id. */
 static weir_status malloc_external(struct torch_device *device, struct torch_stream *stream, size_t size, void **ptr)
 {
     struct torch_note *note = torch_note_new();
@@ -97,7 +97,7 @@ static weir_status malloc_external(struct torch_device *device, struct torch_str
     return WEIR_OK;
 }
 
-/* On a stream that does not capture. */
+/* Allocates on a stream that does not capture. */
 static weir_status malloc_plain(struct torch_device *device, gpu_stream handle, size_t size, void **ptr)
 {
     struct torch_stream *stream = torch_stream_name(device, handle);
@@ -113,14 +113,14 @@ static weir_status malloc_plain(struct torch_device *device, gpu_stream handle, 
     }
     if (!lives)
         return malloc_external(device, stream, size, ptr);
-    /* In a region no stream is recent, so that each allocation comes here. */
+    /* In a region the table of recent streams stays empty, so that each allocation comes here. */
     if (!opened || torch_region)
         return torch_region_malloc(device, ptr, size, handle);
     *recent_of(device->index, handle) = (struct recent){ handle, device->index, opened };
     return weir_stream_malloc(opened, ptr, size);
 }
 
-/* Whether the stream captures; what cannot be asked is left to the allocation to find out. */
+/* Returns whether the stream captures. Returns false if CUDA cannot tell: the allocation itself then finds out. */
 static bool captures(const struct torch_device *device, gpu_stream handle)
 {
     enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
@@ -130,7 +130,7 @@ static bool captures(const struct torch_device *device, gpu_stream handle)
     return code == GPU_SUCCESS && capture != GPU_CAPTURE_STATUS_NONE;
 }
 
-/* What no thread-local place knows, or could be a matter of captures. */
+/* Allocates on a stream that this thread has not used yet, or while captures, routes or late frees may matter. */
 static void *malloc_otherwise(size_t size, int index, gpu_stream handle)
 {
     struct torch_device *device = torch_device_open(index, clear_report());
@@ -148,7 +148,7 @@ static void *malloc_otherwise(size_t size, int index, gpu_stream handle)
     weir_status status = malloc_plain(device, handle, size, &ptr);
     if (status == WEIR_OK)
         return ptr;
-    /* It began to capture just now. */
+    /* The stream has begun to capture since the check above. */
     if (status == WEIR_CAPTURING && (ptr = torch_reserve_malloc(device, handle, size, true, clear_report())))
         return ptr;
     if (report.status == WEIR_OK)
@@ -156,14 +156,16 @@ static void *malloc_otherwise(size_t size, int index, gpu_stream handle)
     return NULL;
 }
 
-/* Whether the request that was just refused for want of memory may be served now: at a cap the ladder does not call back. */
+/* Returns whether a second attempt of the failed request is worthwhile. It makes orphans of blocks that wait for a stream (late.h) here,
+   because the ladder does not call torch_late_spare() for a request that failed at a cap. */
 static bool spared(size_t size, int index)
 {
     struct torch_device *device = report.status == WEIR_OUT_OF_MEMORY ? torch_device_find(index) : NULL;
     return device && torch_late_spare(device, index, size) > 0;
 }
 
-/* What a MemPool of torch's keeps for the case that there is no other memory. A graph would use it for longer than the pool keeps it. */
+/* Allocates from the free memory of MemPools with WEIR_TORCH_USE_ON_OOM, after everything else has failed. Not for a stream that captures:
+   its graph would use the memory for longer than the pool keeps it. */
 static void *malloc_at_last(size_t size, int index, gpu_stream handle)
 {
     struct torch_device *device = report.status == WEIR_OUT_OF_MEMORY ? torch_device_find(index) : NULL;
@@ -236,7 +238,7 @@ void weir_torch_free_alive(void *ptr, ssize_t size, int device, weir_cuda_stream
 
 /* Other hooks -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Whether it is a block of the device, or a part of a reserve of it: torch names memory that came from elsewhere, too. */
+/* Returns whether ptr is a live block of the device or a live part of a reserve there. torch also asks for memory that is not Weir's. */
 static bool is_ours(struct torch_device *device, const void *ptr)
 {
     const struct weir__entry *entry = weir__blocks_look(&device->w->blocks, ptr);
@@ -258,12 +260,12 @@ void weir_torch_record_stream(void *ptr, weir_cuda_stream handle)
         torch_note_record(ptr, torch_stream_get(device->index, handle));
         return;
     }
-    /* The default stream of which device, torch does not say. */
+    /* The handle of the default stream does not say which device is meant, so the block is recorded for all of them. */
     for (struct torch_device *other = torch_device_next(-1); other; other = torch_device_next(other->index))
         torch_note_record(ptr, torch_stream_get(other->index, NULL));
 }
 
-/* Lets CUDA see what was freed on the opened streams, and on the one of Weir's own. In relaxed capture mode. */
+/* Waits until CUDA has seen the frees on the opened streams and on Weir's own stream. The caller is in relaxed capture mode. */
 static void wait_for_frees(struct torch_device *device)
 {
     gpu_stream behind = atomic_load(&device->behind);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * frame.c - frames and blocks of weir.share: a slot taken, filled and pushed, a block published, and the lease of either; each together
- * with its hold, so that nothing is lost between two calls.
- */
+/* frame.c - slots, blocks and leases of weir.share. Each function that takes one also makes its hold (hold.h), so that no thing is lost
+   between two calls. */
 #include "config.h"
 
 #include "lib/base/error.h"
@@ -28,7 +26,7 @@ weir_status weir_torch_slot_take(weir_torch_hold *ring, unsigned timeout_ms, wei
     return no_memory_for_a_hold(error);
 }
 
-/* Puts back what did not end: somebody may try again. */
+/* Puts the thing back into its hold if its end failed, so that another call can try again. Returns `status`. */
 static weir_status put_back(weir_torch_hold *hold, void *thing, weir_status status)
 {
     if (status != WEIR_OK)
@@ -36,7 +34,8 @@ static weir_status put_back(weir_torch_hold *hold, void *thing, weir_status stat
     return status;
 }
 
-/* Takes what is to end out of the hold, so that one thread ends it once; put_back() where it did not end. */
+/* Takes the thing out of its hold, so that only one thread ends it, and makes `stream` wait for all streams that used it. The caller puts
+   the thing back with put_back() if its end fails. */
 static weir_status take_out(weir_torch_hold *hold, weir_cuda_stream stream, weir_error *error, void **thing)
 {
     if (weir__check_fork(error) != WEIR_OK)
@@ -90,7 +89,7 @@ weir_status weir_torch_hold_discard(weir_torch_hold *hold, weir_cuda_stream stre
     return torch_frame_give_back(hold, stream, error);
 }
 
-/* The hold of a lease keeps its import. */
+/* Makes the hold of a lease, whose parent is the hold of the import. If this fails, the lease is released. */
 static weir_status held(weir_lease *lease, weir_torch_hold *import, weir_cuda_stream stream, weir_error *error, weir_torch_hold **hold,
                         const weir_lease_info **info)
 {

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weir_torch.h - Weir as the allocator of PyTorch: the entry points that torch calls, and what the Python package and its shim ask.
+ * weir_torch.h - Weir as the allocator of PyTorch: the functions that PyTorch (below: torch) calls, and those that the Python package and
+ * its C++ shim call.
  *
- * All of libweir-torch.so. It holds one weir for each device that torch allocates on, opened by the first allocation there, all from the
- * same policy, and closed never: torch frees tensors until the process ends. Besides these functions it exports those of weir.h.
+ * These are all functions that libweir-torch.so exports, besides those of weir.h. The library holds one weir for each device that torch
+ * allocates on. The first allocation on a device opens the weir of that device; all weirs come from the same policy, and none is ever
+ * closed, since torch frees tensors until the process ends.
  *
- * None of them calls torch, exits or prints, and none calls Python or takes the GIL, but for what python_begin() and capsule_new() say; any
- * thread may call any of them. In the child of a fork allocations
- * fail and frees do nothing. Only weir_torch_malloc throws. Sizes are bytes.
+ * No function calls torch, exits or prints. No function calls Python or takes the GIL, except weir_torch_capsule_new() and, after
+ * weir_torch_python_begin(), an allocation whose stack is recorded. Any thread may call any function. In the child of a fork allocations
+ * fail and frees do nothing. Only weir_torch_malloc() throws. Sizes are in bytes.
  */
 #ifndef WEIR_TORCH_H
 #define WEIR_TORCH_H
@@ -23,43 +25,46 @@ extern "C" {
 /* What torch calls --------------------------------------------------------------------------------------------------------------------- */
 
 /*
- * Allocates on the device for work on the stream; size 0 gives NULL. When nothing helps, weir_torch_malloc throws std::bad_alloc, and
- * weir_torch_pool_malloc returns NULL, which torch checks only in a MemPool: it must get the former as its allocator. The report of
- * what was tried is weir_torch_report()'s on this thread.
- * On a stream that captures, the block comes from the reserve of the graph (weir_torch_begin_allocate_to_pool), or, where torch has begun
- * none, is refused.
+ * Allocates memory on the device for work on the stream; size 0 gives NULL. If there is no memory, and no recovery finds any,
+ * weir_torch_malloc() throws std::bad_alloc and weir_torch_pool_malloc() returns NULL. torch checks for NULL only in a MemPool, so
+ * weir_torch_malloc() must be torch's general allocator. weir_torch_report() then has the report of what Weir tried, for the same thread.
+ *
+ * On a stream that captures, the block comes from the reserve of the graph (see weir_torch_begin_allocate_to_pool()). If torch has begun no
+ * such allocation, the request fails.
  */
 WEIR_API void *weir_torch_malloc(ssize_t size, int device, weir_cuda_stream stream);
 WEIR_API void *weir_torch_pool_malloc(ssize_t size, int device, weir_cuda_stream stream);
 
-/* Frees what they gave, in the order of the stream it was allocated on; where other streams were recorded, behind their work too, and no
-   stream of torch's waits for that. The stream is not touched unless it is known to live for ever, or was used by an allocation since. */
+/* Frees a block of these two functions, in the order of the stream that the block was allocated on. If weir_torch_record_stream() named
+   other streams for the block, the free also comes behind their work, but no stream of torch's waits for that. Weir touches the block's
+   stream only if that stream is known to live for ever, or if a later allocation has named it. */
 WEIR_API void weir_torch_free(void *ptr, ssize_t size, int device, weir_cuda_stream stream);
 
-/* The same by a caller who keeps the stream alive until this returns: the block goes back on it at once, unless it captures. It may be
-   another stream than the block's own, if it is behind every use of the block. */
+/* The same, but the caller keeps the stream alive until the function returns: the block is freed on that stream at once, unless the stream
+   captures. The stream may be another one than the block's own, if it is behind every use of the block. */
 WEIR_API void weir_torch_free_alive(void *ptr, ssize_t size, int device, weir_cuda_stream stream);
 
-/* torch begins to use CUDA with so many devices. */
+/* torch tells that it begins to use CUDA, and how many devices there are. */
 WEIR_API void weir_torch_init(int device_count);
 
-/* empty_cache(): gives back what nobody uses, on every device in use. Waits for work of the streams that freed something; not where
-   something captures. */
+/* torch.cuda.empty_cache(): gives unused memory back to CUDA, on every device in use. Unless a capture is in progress, it waits for the
+   streams on which blocks were freed. */
 WEIR_API void weir_torch_reset(void);
 
-/* set_per_process_memory_fraction(): torch gets no more than this part of the device's memory from Weir, max_size or not. The second says
-   what was set last; 1: nothing was. */
+/* torch.cuda.set_per_process_memory_fraction(): from now on torch gets at most this fraction of the device's memory from Weir, whatever
+   max_size the policy has. The second function returns the fraction that was set last, or 1 if none was. */
 WEIR_API void weir_torch_memory_fraction(double fraction, int device);
 WEIR_API double weir_torch_get_memory_fraction(int device);
 
-/* The block is used by work on that stream too: see weir_torch_free(). */
+/* Tells that work on this stream, too, uses the block: weir_torch_free() then waits for that work. */
 WEIR_API void weir_torch_record_stream(void *ptr, weir_cuda_stream stream);
 
 /*
- * Memory of graphs. From begin to end, what is asked for on a stream that captures comes from the reserve of that id: memory that is there
- * before the graph runs, used again by later blocks of the same stream, and kept until as many releases as begins were counted and its
- * blocks are freed. A third argument, torch's filter, is not looked at. Blocks from before a capture that are freed during it wait
- * for its end.
+ * Memory of CUDA graphs and of torch's MemPools. torch names each such pool by an id, and Weir keeps a *reserve* of memory for each id.
+ * From begin to end, an allocation on a stream that captures comes from the reserve of that id. The reserve allocates its memory from Weir
+ * before the graph runs; later blocks of the same stream use it again. Weir keeps the reserve until release was called as often as begin
+ * and all of its blocks are freed. torch passes a third argument to begin, a filter, which Weir ignores. If a block that was allocated
+ * before a capture is freed during the capture, the free waits for the end of the capture.
  */
 typedef struct weir_torch_pool_id {
     uint64_t first, second;
@@ -71,68 +76,71 @@ WEIR_API void weir_torch_release_pool(int device, weir_torch_pool_id id);
 /* What the Python package and the shim call -------------------------------------------------------------------------------------------- */
 
 /*
- * Says from which policy the weirs are opened (options as weir_open(); NULL: all defaults), and checks it as far as can be done without
- * touching CUDA. The strings are copied. `capture: relaxed` is in force whatever the policy says. No kernel reaches the memory of the
- * simulator: where $WEIR_GPU names it, devices are not opened (WEIR_INVALID); what runs no kernel, as a test, names it in the options.
- * WEIR_BAD_POLICY, WEIR_UNREADABLE, WEIR_INVALID, WEIR_NO_GPU (a build without CUDA), WEIR_BUSY (a weir is open already),
- * WEIR_NO_HOST_MEMORY, WEIR_FORKED.
+ * Sets the policy from which the weirs are opened (options as for weir_open(); NULL: all defaults), and checks the policy as far as that is
+ * possible without a call of CUDA. The strings are copied. `capture: relaxed` is in force whatever the policy says. Kernels cannot reach
+ * the memory of the simulator: if $WEIR_GPU names the simulator, devices are not opened (WEIR_INVALID); a program that runs no kernels,
+ * such as a test, names the simulator in the options instead. WEIR_BAD_POLICY, WEIR_UNREADABLE, WEIR_INVALID, WEIR_NO_GPU (a build without
+ * CUDA), WEIR_BUSY (a weir is open already), WEIR_NO_HOST_MEMORY, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_torch_configure(const weir_options *options, weir_error *error);
 
-/* Whether nothing of this library works any more: the process has used a GPU and forked, and this is the child, or main() has returned. A
-   child that was forked before is not over. Takes no lock. */
+/* Returns whether this library has stopped working: main() has returned, or this process is the child of a fork and its parent had used a
+   GPU before. A child that was forked earlier can use the library. Takes no lock. */
 WEIR_API int weir_torch_is_over(void);
 
-/* The weir of that device, opened now if it is not yet. Borrowed, for ever. Statuses as weir_open(), WEIR_NOT_FOUND (device). */
+/* Returns in *w the weir of the device, and opens the weir if it is not open yet. The weir is borrowed and is never closed. Statuses as
+   weir_open(), and WEIR_NOT_FOUND (there is no such device). */
 WEIR_API WEIR_CHECK weir_status weir_torch_get(int device, weir_error *error, weir **w);
 
-/* Why this thread's last allocation failed, as weir_last_error(), which has no news of a weir that could not be opened. */
+/* Tells why this thread's last allocation failed. Unlike weir_last_error(), it also has the error of a weir that could not be opened. */
 WEIR_API void weir_torch_report(weir_error *error);
 
-/* This stream of torch's lives until the process ends, as those of its stream pools do (and the default stream, which needs no telling): it
-   is opened, and gets a cache. Of others nothing is known after the call that named them. */
+/* Tells that this stream of torch's lives until the process ends, as the streams of torch's stream pools do. Weir opens such a stream,
+   which gives the stream a cache. The default stream always lives; nobody has to name it. Any other stream may be destroyed as soon as the
+   call that named it returns. */
 WEIR_API void weir_torch_stream_lives(int device, weir_cuda_stream stream);
 
-/* Asked, once for each handle of each device, when it first allocates: whether it lives for ever, as above. Must not call Weir. */
+/* Sets a function that returns whether a stream lives for ever, in the sense above. Weir calls it once for each stream handle of each
+   device, at the first allocation on that handle. The function must not call Weir. */
 typedef int (*weir_torch_stream_fn)(int device, weir_cuda_stream stream);
 WEIR_API void weir_torch_set_stream_fn(weir_torch_stream_fn fn);
 
-/* Figures of one device, in torch's terms. All 0 where nothing was allocated yet. */
+/* Figures of one device, in torch's terms. All are 0 before the first allocation on the device. */
 typedef struct weir_torch_stats {
     size_t size;             /* in: sizeof(weir_torch_stats) */
-    uint64_t memory;         /* the device's bytes in all, */
-    uint64_t memory_free;    /* and those free for all processes */
-    uint64_t allocated;      /* bytes in tensors: asked for and not freed */
-    uint64_t allocated_high; /* the highest of it since the last reset; see exact_peaks in weir-policy(5) */
-    uint64_t active;         /* allocated, and what was freed but waits for other streams, captures or an unknown stream */
+    uint64_t memory;         /* bytes that the device has, and */
+    uint64_t memory_free;    /* bytes of it that are free, for all processes */
+    uint64_t allocated;      /* bytes of live tensors, as requested */
+    uint64_t allocated_high; /* peak of `allocated` since the last reset; see exact_peaks in weir-policy(5) */
+    uint64_t active;         /* `allocated`, and freed blocks that wait for other streams, captures or an unknown stream */
     uint64_t reserved;       /* bytes of the device that all pools hold */
     uint64_t reserved_high;
-    uint64_t cached;         /* in the caches of streams */
-    uint64_t idle;           /* reserved, and used by nobody */
-    uint64_t graph_reserved; /* part of `reserved`: what graphs keep, */
-    uint64_t graph_live;     /* and what of it is in tensors */
-    uint64_t blocks;         /* live ones */
-    uint64_t mallocs;        /* since the first, or the last reset of the totals */
+    uint64_t cached;         /* bytes in the caches of streams */
+    uint64_t idle;           /* bytes that are reserved and unused */
+    uint64_t graph_reserved; /* part of `reserved`: memory of graphs and MemPools, */
+    uint64_t graph_live;     /* and bytes of live tensors in that memory */
+    uint64_t blocks;         /* live blocks */
+    uint64_t mallocs;        /* since the process began, or since the last reset of the totals */
     uint64_t frees;
     uint64_t cache_hits;
-    uint64_t recoveries;     /* times that the ladder ran, */
-    uint64_t rescues;        /* requests that it saved, */
-    uint64_t failures;       /* and requests refused for want of memory */
-    uint64_t max_size;       /* the cap, the memory fraction included; 0: none */
+    uint64_t recoveries;     /* runs of the recovery ladder, */
+    uint64_t rescues;        /* requests for which the ladder found memory, */
+    uint64_t failures;       /* and requests that failed for lack of memory */
+    uint64_t max_size;       /* the cap in force, with the memory fraction; 0: no cap */
 } weir_torch_stats;
 /* WEIR_INVALID (size), WEIR_NOT_FOUND (device), WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED. */
 WEIR_API WEIR_CHECK weir_status weir_torch_stats_take(int device, weir_error *error, weir_torch_stats *stats);
 
-/* The highest figures, or the totals (mallocs, frees, cache_hits, recoveries, rescues, failures), start anew from now. */
+/* Resets the peaks, or the totals (mallocs, frees, cache_hits, recoveries, rescues, failures): they count anew from now on. */
 WEIR_API void weir_torch_reset_peaks(int device);
 WEIR_API void weir_torch_reset_totals(int device);
 
-/* Calls `use` for each live block of the device: address, and bytes asked for. It must not call Weir. */
+/* Calls `use` for each live block of the device, with its address and the bytes that were requested. `use` must not call Weir. */
 typedef void (*weir_torch_block_fn)(const void *ptr, uint64_t size, void *data);
 WEIR_API void weir_torch_blocks(int device, weir_torch_block_fn use, void *data);
 
-/* The same as a list: copies as many live blocks as there is room for, and returns how many there are. For those who cannot run code of
-   theirs under the locks that `use` is called with, such as an interpreter. */
+/* The same as a list: copies live blocks until `room` of them are copied, and returns the number of all live blocks. For a caller, such as
+   an interpreter, whose code must not run under the locks that weir_torch_blocks() holds while it calls `use`. */
 typedef struct weir_torch_block {
     const void *ptr;
     uint64_t size;
@@ -142,10 +150,10 @@ WEIR_API size_t weir_torch_list_blocks(int device, weir_torch_block *blocks, siz
 /* Pools of torch's --------------------------------------------------------------------------------------------------------------------- */
 
 /*
- * The same as weir_torch_begin_allocate_to_pool() for what the filter wants, whether something captures or not, as a MemPool in use has it.
- * Of several begins that want a request the latest has it. weir_torch_end_allocate_to_pool() ends it. `wants` is called by the
- * thread that allocates, under a lock: it must call neither CUDA nor Weir. `drop` (may be NULL) is called once, at the end, with no lock
- * held; if this fails it is not. WEIR_NO_HOST_MEMORY, and the statuses of weir_torch_get().
+ * Like weir_torch_begin_allocate_to_pool(), but for the requests that the filter accepts, whether the stream captures or not, as for a
+ * MemPool in use. If several begins accept a request, the latest one gets it. weir_torch_end_allocate_to_pool() ends the route. The thread
+ * that allocates calls `wants`, under a lock: `wants` must call neither CUDA nor Weir. `drop` (may be NULL) is called once, at the end,
+ * with no lock held; if weir_torch_begin_route() fails, `drop` is not called. WEIR_NO_HOST_MEMORY, and the statuses of weir_torch_get().
  */
 typedef struct weir_torch_filter {
     int (*wants)(void *data, weir_cuda_stream stream);
@@ -156,9 +164,10 @@ WEIR_API WEIR_CHECK weir_status weir_torch_begin_route(int device, weir_torch_po
                                                        weir_error *error);
 
 /*
- * An allocator beside Weir. The pool takes chunks from it, for work on that stream, and hands out parts of them. They go back when the
- * device has done all its work, on any thread, and none goes while something captures. Called with no lock held. malloc: NULL where there is no
- * memory. drop (may be NULL): nothing calls it any more.
+ * An allocator other than Weir, from which a pool takes its memory. The pool asks the allocator for chunks, for work on the given stream,
+ * and hands out parts of them. Any thread may give a chunk back, after the device has finished all its work, and never during a capture.
+ * Weir calls these functions with no lock held. `malloc` returns NULL if there is no memory. `drop` (may be NULL) is called last: after it
+ * Weir calls none of these functions again.
  */
 typedef struct weir_torch_source {
     void *(*malloc)(void *data, size_t size, int device, weir_cuda_stream stream);
@@ -167,39 +176,43 @@ typedef struct weir_torch_source {
     void *data;
 } weir_torch_source;
 
-/* A use of the pool without a begin, to be released as one. The source (NULL: Weir) is that of the first who names one while the pool has
-   no memory; it is copied, and given away in any case. Statuses as weir_torch_begin_route(). */
+/* Counts one use of the pool without a begin; weir_torch_release_pool() ends it. The pool's source (NULL: Weir) is that of the first call
+   that names a source while the pool has no memory. The source is copied; the caller gives it away even if the call fails. Statuses as
+   weir_torch_begin_route(). */
 WEIR_API WEIR_CHECK weir_status weir_torch_hold_pool(int device, weir_torch_pool_id id, const weir_torch_source *source, weir_error *error);
 
-/* Whether its free parts serve requests of others, but not of graphs, for which there is no memory, unless a graph was captured with the
-   pool, which uses them; whether no request shares a chunk. Of a pool that is held. */
+/* Options of a pool that is held. WEIR_TORCH_USE_ON_OOM: when a request of others, outside of captures, finds no memory, the free parts of
+   the pool serve it, unless a graph was captured with the pool, since that graph uses them. WEIR_TORCH_NO_SPLIT: each chunk serves one
+   request only. */
 enum weir_torch_pool_option {
     WEIR_TORCH_USE_ON_OOM,
     WEIR_TORCH_NO_SPLIT
 };
 WEIR_API void weir_torch_set_pool(int device, weir_torch_pool_id id, int option, int value);
 
-/* Gives back what no block uses, unless a graph was captured with the pool, which may use it. */
+/* Gives back the chunks without live blocks, unless a graph was captured with the pool: the graph may use them. */
 WEIR_API void weir_torch_trim_pool(int device, weir_torch_pool_id id);
 
 /*
- * Which blocks of a pool are live: to be restored, and freed. It keeps nothing of the pool. WEIR_NOT_FOUND: there is no such pool, as its
- * last use was released and its blocks are freed. WEIR_BUSY: freed blocks wait for other streams; synchronize these. WEIR_NO_HOST_MEMORY,
- * and the statuses of weir_torch_get().
+ * Saves which blocks of a pool are live, to restore that later. The state does not keep the pool's memory. WEIR_NOT_FOUND: there is no such
+ * pool, because its last use was released and all its blocks are freed. WEIR_BUSY: freed blocks of the pool wait for other streams;
+ * synchronize these streams first. WEIR_NO_HOST_MEMORY, and the statuses of weir_torch_get(). weir_torch_state_free() frees the state, and
+ * changes no block.
  */
 typedef struct weir_torch_state weir_torch_state;
 WEIR_API WEIR_CHECK weir_status weir_torch_state_save(int device, weir_torch_pool_id id, weir_error *error, weir_torch_state **state);
 WEIR_API void weir_torch_state_free(weir_torch_state *state);
 
 /*
- * From now on exactly the blocks of the state are live in its pool. All that were live are freed at once, and those of the state are
- * allocated, whether they were live or not: the delta has both, with sizes, and streams of those that were made. What other streams were
- * recorded for is waited for. If it fails, nothing has changed. WEIR_NOT_FOUND: as above, or chunks that the state needs went back.
- * WEIR_BUSY: as above, or a recorded stream captures. Nobody may allocate in the pool or free there meanwhile.
+ * Makes exactly the blocks of the state live in their pool. All live blocks of the pool are freed at once, and all blocks of the state are
+ * allocated, even those that were live before. The delta lists both, with their sizes, and the streams of the allocated ones. The call
+ * waits for the streams that were recorded for the live blocks. If it fails, nothing has changed. WEIR_NOT_FOUND: there is no such pool, or
+ * chunks that the state needs were given back. WEIR_BUSY: freed blocks wait for other streams, or a recorded stream captures. No thread may
+ * allocate or free in the pool during the call.
  */
 typedef struct weir_torch_change {
     void *ptr;
-    uint64_t size; /* bytes asked for */
+    uint64_t size; /* bytes that were requested */
     weir_cuda_stream stream;
 } weir_torch_change;
 typedef struct weir_torch_delta {
@@ -209,33 +222,32 @@ typedef struct weir_torch_delta {
 WEIR_API WEIR_CHECK weir_status weir_torch_state_restore(const weir_torch_state *state, weir_error *error, weir_torch_delta **delta);
 WEIR_API void weir_torch_delta_free(weir_torch_delta *delta);
 
-/* Whether exactly these blocks of the pool are live. */
+/* Returns whether exactly these blocks of the pool are live. */
 WEIR_API int weir_torch_pool_has(int device, weir_torch_pool_id id, const void *const *ptrs, size_t count);
 
-/* How often begin and hold, less release, were called for that id. */
+/* Returns how often begin and hold were called for that id, less the calls of release. */
 WEIR_API int weir_torch_pool_uses(int device, weir_torch_pool_id id);
 
-/* weir_mark() on every device in use. */
+/* Calls weir_mark() on every device in use. */
 WEIR_API weir_status weir_torch_mark(const char *name);
 
 /*
- * What this thread allocates from here to the end, outside of captures and of pools of torch's, comes from that pool of the policy, on every
- * device. Regions lie in each other, at most 16. No cache serves them. device: where the pool is looked for now; where another device lacks
- * it, allocations fail there. WEIR_NOT_FOUND (the error names the pools that there are), WEIR_INVALID (too many regions), and the statuses
- * of weir_torch_get().
+ * A region: until its end, allocations of this thread outside of captures and of torch's pools come from this pool of the policy, on every
+ * device. Regions can be nested, up to 16 of them. No cache serves a request in a region. `device`: the device on which the name of the
+ * pool is checked now; an allocation on another device that lacks such a pool fails. WEIR_NOT_FOUND (the error lists the pools of the
+ * policy), WEIR_INVALID (too many regions), and the statuses of weir_torch_get().
  */
 WEIR_API WEIR_CHECK weir_status weir_torch_region_begin(const char *pool, int device, weir_error *error);
 WEIR_API void weir_torch_region_end(void);
 
-/* weir_tag_push() and weir_tag_pop() for the calling thread, on every device that is in use by then. The statuses are those of the first
-   device that refuses; the others have the tag all the same. */
+/* weir_tag_push() and weir_tag_pop() for the calling thread, on every device in use. The status is that of the first device that refuses
+   the tag; the other devices have the tag all the same. */
 WEIR_API weir_status weir_torch_tag_push(const char *name);
 WEIR_API void weir_torch_tag_pop(const char *name);
 
-/*
- * A copy of the tags and of the region that are in force in this thread, and this thread's in the place of its own; NULL: none. For a host
- * whose threads work for each other, as those of autograd do. The copy may be used as often as wanted, by any thread of this process.
- */
+/* weir_torch_regions_take() copies the tags and the region that are in force in this thread; weir_torch_regions_use() replaces those of
+   this thread by a copy (NULL: by none). For a program whose threads work on behalf of each other, as the threads of torch's autograd do.
+   Any thread of this process may use a copy, as often as it likes. */
 typedef struct weir_torch_regions {
     uint64_t opaque[68];
 } weir_torch_regions;
@@ -243,37 +255,40 @@ WEIR_API void weir_torch_regions_take(weir_torch_regions *regions);
 WEIR_API void weir_torch_regions_use(const weir_torch_regions *regions);
 
 /*
- * From now on the stacks of the recorder (`record.stacks: true`) have the frames of the Python of this process, CPython from 3.9 on, and an
- * allocation by a thread that Python knows takes the GIL for a moment, if its stack is recorded: a lock that a holder of the GIL may wait
- * for must not be held over it, as with torch's own history. Called with Python initialized. WEIR_NOT_SUPPORTED (there is no such Python),
- * WEIR_FORKED.
+ * From now on the stacks of the recorder (`record.stacks: true`) contain the frames of this process's Python, CPython 3.9 or later. If a
+ * stack is recorded, an allocation by a thread that Python knows takes the GIL for a moment. As with torch's own history, a thread must
+ * therefore not allocate while it holds a lock for which another thread may wait with the GIL held. Call the function when Python is
+ * initialized. WEIR_NOT_SUPPORTED (there is no such Python), WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_torch_python_begin(weir_error *error);
-/* To be called before Python ends, without the GIL: waits until no thread asks for it on our behalf. */
+/* Call this before Python ends, without the GIL: the function waits until no thread takes the GIL on behalf of Weir any more. */
 WEIR_API void weir_torch_python_end(void);
 
 /* History ------------------------------------------------------------------------------------------------------------------------------ */
 
 /*
- * What happens to memory that Weir holds of the device, and torch has blocks in: for the shim, which keeps torch's memory history. A
- * *segment* is a block that Weir took from CUDA or from an arena, from then until Weir gives it back, in caches and out of them; or a chunk
- * that the allocator of a MemPool gave. Weir does not know which of them torch uses: other libraries of the process have some too.
+ * News of the memory that Weir holds, for the shim, which keeps torch's memory history. A *segment* is a block that Weir took from CUDA or
+ * from an arena, until Weir gives the block back, or a chunk that the allocator of a MemPool gave. A segment stays one while a cache keeps
+ * it. Weir does not know which segments torch uses: other libraries of the process use some too.
+ *
+ * The names in quotes are the members of weir_torch_news that the event sets besides `ptr`. Events that end in WAS, USED or WAITED describe
+ * the state at the time when the listener was set.
  */
 typedef enum weir_torch_what {
-    WEIR_TORCH_DEVICE,       /* the device is in use: `device` */
-    WEIR_TORCH_SEGMENT_WAS,  /* a segment was there before anybody listened: `device`, `size` */
-    WEIR_TORCH_SEGMENT_USED, /* that segment was used on `stream` before anybody listened */
+    WEIR_TORCH_DEVICE,       /* the device is in use; has no `ptr`: `device` */
+    WEIR_TORCH_SEGMENT_WAS,  /* a segment existed before the listener was set: `device`, `size` */
+    WEIR_TORCH_SEGMENT_USED, /* the segment was used on `stream` */
     WEIR_TORCH_SEGMENT_POOL, /* the segment is memory of graphs or of a MemPool: `pool` */
-    WEIR_TORCH_SEGMENT_CAME, /* `device`, `size` */
-    WEIR_TORCH_SEGMENT_WENT,
-    WEIR_TORCH_SEGMENT_BACK, /* what this thread was last told to have gone is there: CUDA refused it. `device`, `size` */
-    WEIR_TORCH_FREE_WAITED,  /* a block of `size` bytes of `stream` was freed before anybody listened, and waits */
-    WEIR_TORCH_FREE_WAITS,   /* a block that torch freed waits for streams that use it, or for a capture's end */
-    WEIR_TORCH_FREE_GOES_ON, /* the block waits no more */
-    WEIR_TORCH_FREE_DONE     /* the free of a block that waited is complete */
+    WEIR_TORCH_SEGMENT_CAME, /* Weir took a segment: `device`, `size` */
+    WEIR_TORCH_SEGMENT_WENT, /* Weir gave the segment back */
+    WEIR_TORCH_SEGMENT_BACK, /* CUDA refused the segment that this thread last reported as WENT: `device`, `size` */
+    WEIR_TORCH_FREE_WAITED,  /* a block of `size` bytes, allocated on `stream`, was freed, and waits */
+    WEIR_TORCH_FREE_WAITS,   /* a block that torch freed waits for streams that use it, or for the end of a capture */
+    WEIR_TORCH_FREE_GOES_ON, /* the block waits no longer */
+    WEIR_TORCH_FREE_DONE     /* a block that had waited is now free */
 } weir_torch_what;
 
-/* What stands with none of the members is 0. */
+/* A member that the event does not set is 0. */
 typedef struct weir_torch_news {
     weir_torch_what what;
     int device;
@@ -283,19 +298,18 @@ typedef struct weir_torch_news {
     weir_torch_pool_id pool;
 } weir_torch_news;
 
-/* Called under locks of Weir's, for one address in the order of what happens. It calls nobody but the host's allocator. */
+/* Weir calls the listener under its own locks; for one address the calls are in the order of the events. The listener may call only the
+   allocator of host memory. */
 typedef void (*weir_torch_news_fn)(const weir_torch_news *news);
 
-/*
- * From now on the function is told of all devices, and first of what is there: of some of it, what happened since may be told before. NULL:
- * nobody is told, and no thread is still in a call of the function when this returns: the caller must hold no lock that the function takes.
- * One thread at a time may call this. WEIR_FORKED.
- */
+/* Sets the listener, which gets the news of all devices. First it gets the present state; meanwhile news of other threads may come earlier
+   than the state of the same memory. NULL ends the news: when the call returns, no thread is in the listener any more, so the caller must
+   hold no lock that the listener takes. Only one thread at a time may call this function. WEIR_FORKED. */
 WEIR_API WEIR_CHECK weir_status weir_torch_watch(weir_torch_news_fn listener, weir_error *error);
 
 /* Sharing ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* What weir.share holds, and what ends it. */
+/* The kinds of things that weir.share (Python) holds, and the function that ends each of them. */
 typedef enum weir_torch_held {
     WEIR_TORCH_LEASE,  /* weir_lease_release() */
     WEIR_TORCH_READER, /* weir_reader_close() */
@@ -308,60 +322,63 @@ typedef enum weir_torch_held {
 } weir_torch_held;
 
 /*
- * Something shared, for as long as anything holds it: objects of Python, and the tensors that were made of them. With its last holder it
- * ends, and lets go of its parent: a lease keeps its import, a slot its ring, a ring its export. None of these functions takes a lock of
- * Python's: a tensor may go in any thread, and after Python has ended. In the child of a fork, and behind weir_torch_holds_end(), dropping
- * does nothing. Any thread may call any of them.
+ * A hold counts the users of one shared thing: objects of Python, and the tensors that were made from the thing. When its last holder is
+ * gone, the thing ends, and the hold drops its parent: the hold of a lease keeps that of its import, a slot keeps its ring, and a ring
+ * keeps its export. None of these functions takes a lock of Python's, so a tensor may be deleted in any thread, and even after Python has
+ * ended. In the child of a fork, and after weir_torch_holds_end(), weir_torch_hold_drop() does nothing. Any thread may call any of these
+ * functions.
  */
 typedef struct weir_torch_hold weir_torch_hold;
 
-/*
- * One holder of `thing`. device: where its memory is. home: the stream in whose order it is used. timeout_ms: of weir_export_close().
- * parent: may be NULL; that of a slot is its ring, of a block its export. NULL: no host memory, or the child of a fork; `thing` stays the
- * caller's then.
- */
+/* Makes a hold of `thing` with one holder. device: the device that has the memory. home: the stream in whose order the memory is used.
+   timeout_ms: for weir_export_close(). parent: may be NULL; the parent of a slot is its ring, that of a block its export. Returns NULL if
+   host memory runs out or in the child of a fork; `thing` then stays the caller's. */
 WEIR_API weir_torch_hold *weir_torch_hold_new(weir_torch_held kind, void *thing, weir *w, int device, weir_cuda_stream home,
                                               unsigned timeout_ms, weir_torch_hold *parent);
+/* Adds one holder. */
 WEIR_API void weir_torch_hold_keep(weir_torch_hold *hold);
-/* One holder less. A lease, a slot or a block ends on the first of the streams that used it, behind what is on all of them now. One that
-   cannot end, as a stream captures, ends along with a later one, or before the next is taken. */
+/* Removes one holder. With the last one a lease, a slot or a block ends on the first stream that used it, behind all present work of all
+   streams that used it. If it cannot end because a stream captures, Weir tries again at the next drop of such a hold, or before the next
+   slot or lease is taken. */
 WEIR_API void weir_torch_hold_drop(weir_torch_hold *hold);
-/* `stream` uses it from now on. waits: not 0: behind what is on the home stream. The stream has to live until the last holder is gone.
-   WEIR_BUSY (too many streams), WEIR_CAPTURING, WEIR_CUDA_ERROR, WEIR_FORKED. */
+/* `stream` uses the memory from now on. If `waits` is not 0, the stream first waits for the present work of the home stream. The stream has
+   to live until the last holder is gone. WEIR_BUSY (too many streams), WEIR_CAPTURING, WEIR_CUDA_ERROR, WEIR_FORKED. */
 WEIR_API WEIR_CHECK weir_status weir_torch_hold_use(weir_torch_hold *hold, weir_cuda_stream stream, int waits, weir_error *error);
-/* The calling thread waits for the home stream. */
+/* The calling thread waits until the home stream has done its work. */
 WEIR_API WEIR_CHECK weir_status weir_torch_hold_finish(weir_torch_hold *hold, weir_error *error);
 WEIR_API unsigned weir_torch_hold_holders(const weir_torch_hold *hold);
-/* Python ends: from now on dropping does nothing, and what is left ends with the process. */
+/* Tells that Python ends: from now on weir_torch_hold_drop() does nothing, and the remaining holds end with the process. */
 WEIR_API void weir_torch_holds_end(void);
 
-/* weir_ring_take(), and a hold of the slot, whose home is `stream`. */
+/* weir_ring_take(), and a new hold of the slot; the home stream of the hold is `stream`. */
 WEIR_API WEIR_CHECK weir_status weir_torch_slot_take(weir_torch_hold *ring, unsigned timeout_ms, weir_cuda_stream stream,
                                                      weir_error *error, weir_torch_hold **slot, void **ptr);
-/* weir_ring_push() on that stream, behind all that used the slot. Its holders stay, and end nothing any more. A slot that could not be pushed
-   is as it was. WEIR_INVALID also: it was pushed or dropped before. */
+/* weir_ring_push() on the stream, behind the work of all streams that used the slot. The holders of the slot stay, but the last drop ends
+   nothing any more. If the push fails, the slot is unchanged. WEIR_INVALID also: the slot was pushed or dropped before. */
 WEIR_API WEIR_CHECK weir_status weir_torch_slot_push(weir_torch_hold *slot, size_t size, const void *metadata, size_t metadata_size,
                                                      weir_cuda_stream stream, weir_error *error);
-/* weir_export_publish() on the home stream, in the same way. */
+/* weir_export_publish() on the home stream, with the same rules. */
 WEIR_API WEIR_CHECK weir_status weir_torch_block_publish(weir_torch_hold *block, const char *name, size_t size, const void *metadata,
                                                          size_t metadata_size, weir_error *error);
-/* Ends a slot or a block at once, on that stream, behind all that used it, whoever else holds it: nobody may use its memory any more. */
+/* Ends a slot or a block at once, on the stream, behind the work of all streams that used it, even if others hold it. After that nobody may
+   use its memory. */
 WEIR_API WEIR_CHECK weir_status weir_torch_hold_discard(weir_torch_hold *hold, weir_cuda_stream stream, weir_error *error);
-/* weir_reader_next() and weir_import_acquire(), and a hold of the lease, whose home is `stream`. *info: borrowed from the hold. */
+/* weir_reader_next() and weir_import_acquire(), and a new hold of the lease; the home stream of the hold is `stream`. *info is borrowed
+   from the hold. */
 WEIR_API WEIR_CHECK weir_status weir_torch_lease_next(weir_torch_hold *reader, unsigned timeout_ms, weir_cuda_stream stream,
                                                       weir_error *error, weir_torch_hold **lease, const weir_lease_info **info);
 WEIR_API WEIR_CHECK weir_status weir_torch_lease_acquire(weir_torch_hold *import, const char *name, unsigned timeout_ms,
                                                          weir_cuda_stream stream, weir_error *error, weir_torch_hold **lease,
                                                          const weir_lease_info **info);
 
-/* What a tensor looks like, as DLPack says it; shape and strides in elements. */
+/* The description of a tensor in DLPack's terms; shape and strides count elements. */
 typedef struct weir_torch_tensor {
     int32_t device_type, device, dimensions;
     uint8_t code, bits;
     const int64_t *shape, *strides;
 } weir_torch_tensor;
 
-/* Functions of Python's, which this library does not link. */
+/* Functions of Python, as pointers, since this library does not link Python. */
 typedef struct weir_torch_capsules {
     void *(*create)(void *ptr, const char *name, void (*destructor)(void *capsule)); /* PyCapsule_New() */
     int (*is_valid)(void *capsule, const char *name);                               /* PyCapsule_IsValid() */
@@ -369,12 +386,11 @@ typedef struct weir_torch_capsules {
     void *(*no_memory)(void);                                                       /* PyErr_NoMemory() */
 } weir_torch_capsules;
 
-/* Says where they are, before the first capsule is made. */
+/* Sets these pointers. Call it before the first capsule is made. */
 WEIR_API void weir_torch_capsules_set(const weir_torch_capsules *functions);
-/*
- * A PyObject that carries a DLManagedTensor, or a DLManagedTensorVersioned, which keeps the hold until its deleter is called, and is deleted
- * where nobody has consumed it. NULL: MemoryError is set; no host memory, or more than 32 dimensions. The caller has the GIL.
- */
+/* Returns a new PyObject, a capsule with a DLManagedTensor or a DLManagedTensorVersioned, which keeps the hold until the deleter of the
+   tensor is called. If nobody consumes the capsule, its end calls the deleter. Returns NULL, with MemoryError set, if host memory runs out
+   or the tensor has more than 32 dimensions. The caller has the GIL. */
 WEIR_API void *weir_torch_capsule_new(weir_torch_hold *hold, void *data, const weir_torch_tensor *like, int is_versioned, uint64_t flags);
 
 #ifdef __cplusplus
