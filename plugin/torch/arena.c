@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #define MIB ((size_t)1 << 20)
-/* As many bytes as torch's own allocator takes from CUDA: small parts share a chunk of 2 MiB, middling ones one of 20. */
+/* The chunk sizes of torch's own allocator: parts up to 1 MiB share a chunk of 2 MiB, parts below 10 MiB share one of 20 MiB. */
 #define SMALL MIB
 #define SMALL_CHUNK (2 * MIB)
 #define MIDDLE (10 * MIB)
@@ -14,17 +14,17 @@
 
 struct torch_arena_part {
     union {
-        struct weir__branch branch; /* of a free part: in its arena's tree */
-        struct weir__link link;     /* of a live one: in the table */
+        struct weir__branch branch; /* a free part: in its arena's tree */
+        struct weir__link link;     /* a live part: in the table */
     };
-    const void *key; /* its chunk's, as the next one: what the tree compares lies together */
+    const void *key; /* the chunk's key and id, copied here because the tree compares them */
     uint64_t id;
-    size_t size; /* a multiple of the step */
+    size_t size; /* a multiple of TORCH_ARENA_STEP */
     char *ptr;
-    struct torch_arena_part *before, *behind; /* its neighbours in the chunk */
+    struct torch_arena_part *before, *behind; /* the neighbours in the chunk */
     struct torch_arena_chunk *chunk;
-    size_t asked; /* 0: free */
-    bool waits;   /* of a live one: it was freed */
+    size_t asked; /* bytes that were requested; 0: the part is free */
+    bool waits;   /* see torch_arena_wait() */
 };
 
 /* The tree of free parts --------------------------------------------------------------------------------------------------------------- */
@@ -34,7 +34,8 @@ static struct torch_arena_part *free_of(const struct weir__branch *branch)
     return WEIR__ITEM(branch, struct torch_arena_part, branch);
 }
 
-/* By stream, size and address, so that the best part for a request is the first that is not before it. */
+/* Orders free parts by stream, size and address, so that the best part for a request is the first one that does not come before the
+   request. */
 static bool is_before(const struct weir__branch *one, const struct weir__branch *other)
 {
     const struct torch_arena_part *first = free_of(one), *second = free_of(other);
@@ -73,7 +74,7 @@ static struct torch_arena_part *find_free(struct torch_arena *arena, const void 
 
 /* Live parts --------------------------------------------------------------------------------------------------------------------------- */
 
-/* A part that is not in the tree becomes live. */
+/* Makes a part live. The part is not in the tree. */
 static void add_live(struct torch_arena *arena, struct torch_arena_part *part, size_t asked)
 {
     part->asked = asked;
@@ -82,7 +83,7 @@ static void add_live(struct torch_arena *arena, struct torch_arena_part *part, s
     part->chunk->live_count++;
 }
 
-/* It is in no list then. */
+/* Removes a part from the table of live parts. After that the part is neither in the table nor in the tree. */
 static void remove_live(struct torch_arena *arena, struct torch_arena_part *part)
 {
     weir__table_remove(arena->live, &part->link);
@@ -170,7 +171,7 @@ void torch_arena_remove(struct torch_arena_chunk *chunk)
 
 /* Taking and giving -------------------------------------------------------------------------------------------------------------------- */
 
-/* What is behind the first `size` bytes becomes a part of its own. Where there is no host memory for that, it stays with them. */
+/* Cuts the part after its first `size` bytes, and makes the rest a free part. If host memory runs out, the part stays as large as it is. */
 static void split(struct torch_arena *arena, struct torch_arena_part *part, size_t size)
 {
     struct torch_arena_part *rest = part->size > size ? malloc(sizeof *rest) : NULL;
@@ -201,7 +202,7 @@ void *torch_arena_take(struct torch_arena *arena, const void *key, uint64_t id, 
     return part->ptr;
 }
 
-/* Appends a free part to the one before it. Neither is in the tree. */
+/* Merges the free part `behind` into `part`, its neighbour before it. Neither is in the tree. */
 static void append(struct torch_arena_part *part, struct torch_arena_part *behind)
 {
     part->size += behind->size;
@@ -253,7 +254,7 @@ static bool is_within(const struct torch_arena_chunk *chunk, const struct torch_
            kept->size <= (size_t)(chunk->base + chunk->size - kept->ptr);
 }
 
-/* Chunks come at the head of the list, so those that are still there are in the order of the state. */
+/* New chunks are added at the head of the list, so chunks that the state names and that still exist are in the same order in both. */
 bool torch_arena_fits(const struct torch_arena *arena, const struct torch_arena_state *state)
 {
     const struct torch_arena_chunk *chunk = arena->chunks;
@@ -275,7 +276,7 @@ static void free_list(struct torch_arena_part *part)
     }
 }
 
-/* As many new parts as that, linked by `behind`; NULL: no host memory. */
+/* Allocates `count` parts, linked by `behind`. Returns NULL if host memory runs out. */
 static struct torch_arena_part *new_parts(size_t count)
 {
     struct torch_arena_part *parts = NULL;
@@ -291,13 +292,14 @@ static struct torch_arena_part *new_parts(size_t count)
     return parts;
 }
 
-/* Takes a new part, and puts it behind `before` (NULL: it is the first) in the chunk. It is in no list yet. */
+/* Takes a part from the list `spare`, and inserts it after `before` (NULL: as the first part) in the chunk. The part is neither in the
+   table nor in the tree yet. */
 static struct torch_arena_part *put_part(struct torch_arena_chunk *chunk, struct torch_arena_part *before, char *ptr, size_t size,
                                          struct torch_arena_part **spare)
 {
     struct torch_arena_part *part = *spare;
     if (!part)
-        return before; /* never: there are enough */
+        return before; /* cannot happen: the caller has allocated enough parts */
     *spare = part->behind;
     *part = part_of(chunk, ptr, size);
     part->before = before;
@@ -308,8 +310,8 @@ static struct torch_arena_part *put_part(struct torch_arena_chunk *chunk, struct
     return part;
 }
 
-/* Parts of the chunk that are next in the state are live, and all between them is free. Needs two spare parts for each, and one more.
-   Returns the number of the next part. */
+/* Rebuilds the parts of one chunk: the parts that the state has in the chunk, from number `i` on, become live, and the space between them
+   becomes free. Uses at most two spare parts for each part of the state, and one more. Returns the number of the state's next part. */
 static size_t restore_chunk(struct torch_arena *arena, struct torch_arena_chunk *chunk, const struct torch_arena_state *state, size_t i,
                             struct torch_arena_part **spare)
 {

@@ -7,21 +7,25 @@
 
 #include "plugin/torch/late.h"
 
-#define LOOKED_AT 16 /* captures at a time that may turn out to be over */
+#define LOOKED_AT 16 /* torch_begin_end_spoilt() checks at most so many captures */
 
 struct torch_begin {
     struct torch_begin *next;
     struct torch_reserve *reserve;
     pthread_t thread;
-    weir_torch_filter filter; /* a route's; `wants` is NULL of a capture */
-    uint64_t id;              /* CUDA's number of the capture, once something was allocated in it; 0 before */
-    gpu_stream handle;        /* of a stream that was part of it then */
+    weir_torch_filter filter; /* for a route; a begin of a capture has NULL in `wants` */
+    uint64_t id;              /* CUDA's number of the capture; 0 until the first allocation in the capture */
+    gpu_stream handle;        /* a stream that was part of the capture at that allocation */
 };
 
-/* Which begin. All of this is called with the device's reserve_lock -------------------------------------------------------------------- */
+/* Which begin. The caller holds the device's reserve_lock ------------------------------------------------------------------------------ */
 
-/* The begin that a capture belongs to: one that is known by its number; else one that has none yet, of this thread, or the only one. Others
-   than torch may capture beside it, and for them other threads allocate too; but torch captures its own streams (is_torchs). */
+/*
+ * Returns the begin of the capture with the number `id`: the begin that has this number already; else, of the begins that have no number
+ * yet, the latest of this thread, or the only one, which gets the number then. Code outside of torch may capture at the same time, and
+ * threads other than the one that began may allocate in torch's captures; so the only begin of another thread is taken only if torch owns
+ * the stream (is_torchs), since torch captures its own streams. NULL: there is no such begin.
+ */
 static struct torch_begin *find_capture(struct torch_device *device, uint64_t id, gpu_stream handle, bool is_torchs)
 {
     struct torch_begin *own = NULL, *only = NULL;
@@ -63,7 +67,7 @@ struct torch_reserve *torch_begin_find(struct torch_device *device, uint64_t id,
     return begin ? begin->reserve : NULL;
 }
 
-/* false: no host memory. */
+/* Adds a begin to the head of the list. Returns false if host memory runs out. */
 static bool add_begin(struct torch_device *device, weir_torch_pool_id id, const weir_torch_filter *filter)
 {
     struct torch_begin *begin = calloc(1, sizeof *begin);
@@ -90,7 +94,7 @@ static struct torch_begin *unlist_begin(struct torch_device *device, struct torc
     return begin;
 }
 
-/* Takes the latest begin of that id, of this thread if it has one, out of the list. NULL: there is none. */
+/* Removes the latest begin of that id from the list, and prefers a begin of this thread. Returns NULL if there is none. */
 static struct torch_begin *remove_begin(struct torch_device *device, weir_torch_pool_id id)
 {
     struct torch_begin **found = NULL;
@@ -103,7 +107,7 @@ static struct torch_begin *remove_begin(struct torch_device *device, weir_torch_
     return found ? unlist_begin(device, found) : NULL;
 }
 
-/* The same of the capture with that number, if it has not ended yet. */
+/* Removes the begin of the capture with that number. Returns NULL if the begin has ended already. */
 static struct torch_begin *remove_number(struct torch_device *device, uint64_t id)
 {
     struct torch_begin **link = &device->begins;
@@ -122,7 +126,7 @@ int torch_capture_id(const struct torch_device *device, gpu_stream handle, uint6
     return code;
 }
 
-/* One that is in no list any more. NULL does nothing. */
+/* Ends and frees a begin that is not in the list any more. NULL does nothing. The caller does not hold the reserve_lock. */
 static void end(struct torch_device *device, struct torch_begin *begin)
 {
     if (!begin)
@@ -139,8 +143,8 @@ static void end(struct torch_device *device, struct torch_begin *begin)
     free(begin);
 }
 
-/* A capture is over if its stream is part of it no more, which can be asked of streams that live for ever. Its reserve stays, as torch may
-   release it or not. */
+/* A capture is over if its stream is no longer part of it. Weir can ask that of streams that live for ever only. The reserve stays, since
+   torch may still release it. */
 void torch_begin_end_spoilt(struct torch_device *device)
 {
     struct {
@@ -216,5 +220,5 @@ void weir_torch_end_allocate_to_pool(int index, weir_torch_pool_id id)
     end(device, begin);
     torch_late_retry(device);
     pthread_mutex_lock(&device->reserve_lock);
-    torch_reserve_unlock(device); /* what waited for the end goes */
+    torch_reserve_unlock(device); /* gives back the chunks that waited for the end */
 }

@@ -14,7 +14,7 @@
 #include "plugin/torch/late.h"
 #include "plugin/torch/source.h"
 
-/* Reserves. All of this is called with the device's reserve_lock ----------------------------------------------------------------------- */
+/* Reserves. The caller holds the device's reserve_lock --------------------------------------------------------------------------------- */
 
 struct torch_reserve *torch_reserve_find(const struct torch_device *device, weir_torch_pool_id id)
 {
@@ -36,7 +36,8 @@ struct torch_reserve *torch_reserve_get(struct torch_device *device, weir_torch_
     return reserve;
 }
 
-/* A block live to Weir that the figures of torch do not have. */
+/* Counts a chunk that was added (its size in bytes) or given back (minus its size). A chunk is a live block of Weir's that torch's figures
+   must not include. */
 static void count_chunk(struct torch_graph_figures *figures, int64_t bytes)
 {
     figures->chunk_bytes += (uint64_t)bytes;
@@ -46,8 +47,8 @@ static void count_chunk(struct torch_graph_figures *figures, int64_t bytes)
         figures->chunk_bytes_low = figures->chunk_bytes;
 }
 
-/* A chunk is lent to its reserve, so that the free of its first part, which has its address, is no free of the chunk. No cache keeps a
-   block of the stream that chunks are taken on, nor does anybody else lend one, so nothing can refuse it. */
+/* Lends a chunk to its reserve. The first part of a chunk has the chunk's address, so without the loan a free of that part could free the
+   chunk. Lending cannot fail: the stream on which chunks are allocated has no cache that could keep the block, and no one else lends it. */
 static void lend(struct torch_device *device, void *base)
 {
     struct weir__block block;
@@ -56,7 +57,7 @@ static void lend(struct torch_device *device, void *base)
     (void)status;
 }
 
-/* false: no host memory. */
+/* Makes an orphan of a chunk. Returns false, and keeps the chunk lent, if host memory runs out. */
 static bool orphan_chunk(struct torch_device *device, const struct torch_arena_chunk *chunk)
 {
     weir__blocks_return(&device->w->blocks, device->pool, chunk->base);
@@ -68,14 +69,14 @@ static bool orphan_chunk(struct torch_device *device, const struct torch_arena_c
     return true;
 }
 
-/* A use of another allocator is over: it is told once the lock is not held. */
+/* Ends a use of another allocator: torch_reserve_unlock() tells the allocator, when the lock is released. */
 static void drop_foreign(struct torch_device *device, struct torch_foreign *foreign)
 {
     foreign->next = device->gone;
     device->gone = foreign;
 }
 
-/* A chunk without live parts. */
+/* Gives back a chunk without live parts, unless host memory runs out for that. */
 static void give_chunk(struct torch_device *device, struct torch_arena_chunk *chunk)
 {
     struct torch_foreign *foreign = chunk->data;
@@ -103,7 +104,7 @@ static bool is_needed(const struct torch_reserve *reserve)
     return reserve->uses || reserve->holders;
 }
 
-/* The reserve goes with its last chunk. */
+/* Ends the reserve if it has no chunk any more. */
 static void end_reserve(struct torch_device *device, struct torch_reserve *reserve)
 {
     if (reserve->arena.chunks)
@@ -133,10 +134,11 @@ void torch_reserve_unlock(struct torch_device *device)
     torch_source_drop(device, gone);
 }
 
-/* Whose memory it is: the stream's own alone. Another one that has its handle later is not behind its work. */
+/* The stream to which a part belongs. Only this stream may use the part: a later stream with the same handle is not ordered behind its
+   work. */
 struct owner {
     gpu_stream handle;
-    uint64_t id; /* CUDA's, of one that may be destroyed; else 0 */
+    uint64_t id; /* CUDA's id of a stream that may be destroyed; else 0 */
 };
 
 static void *take_part(struct torch_device *device, struct torch_reserve *reserve, struct owner owner, size_t size)
@@ -155,7 +157,8 @@ static void *take_part(struct torch_device *device, struct torch_reserve *reserv
 
 /* Chunks ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* The capture's mode is not for calls that only Weir makes; and what the graph shall use has to be there before the graph runs. */
+/* Allocates a chunk from Weir, and waits until the memory exists, as it has to before the graph runs. These calls are Weir's own, so the
+   capture mode of the caller must not forbid them. Returns NULL, with the error filled, if it fails. */
 static void *fill(struct torch_device *device, size_t size, weir_error *error)
 {
     const struct gpu *gpu = device->gpu;
@@ -177,7 +180,7 @@ static void *fill(struct torch_device *device, size_t size, weir_error *error)
     return base;
 }
 
-/* A chunk of that size of the reserve's source. false: failed, with the error filled. */
+/* Takes a chunk of that size from the reserve's source. Returns false, with the error filled, if that fails. */
 static bool take_chunk(struct torch_device *device, const struct torch_reserve *reserve, struct torch_arena_chunk *chunk, size_t size,
                        weir_error *error)
 {
@@ -190,8 +193,8 @@ static bool take_chunk(struct torch_device *device, const struct torch_reserve *
     return foreign;
 }
 
-/* A chunk in which `size` bytes fit: of the usual size, else the smallest that will do. Other allocators are asked for no size that torch
-   does not ask for, as they may serve no other. */
+/* Takes a chunk for `size` bytes: one of the usual size, else the smallest that will do. Other allocators are asked only for sizes for
+   which torch would ask, since they may serve no others. */
 static bool find_chunk(struct torch_device *device, const struct torch_reserve *reserve, struct torch_arena_chunk *chunk, size_t size,
                        weir_error *error)
 {
@@ -207,7 +210,8 @@ static bool find_chunk(struct torch_device *device, const struct torch_reserve *
            (least < usual && take_chunk(device, reserve, chunk, least, error));
 }
 
-/* The arena has a part of the right size, for some other part of the graph may have taken what was there. Called without the lock. */
+/* Adds a chunk for `size` bytes to the reserve, and takes a part of it under the same hold of the lock, before another thread can. Called
+   without the lock. reserve->holders and ->growing count this thread; when the function returns they do not any more. */
 static void *grow(struct torch_device *device, struct torch_reserve *reserve, struct owner owner, size_t size, weir_error *error)
 {
     struct torch_arena_chunk chunk = { .key = owner.handle, .id = owner.id };
@@ -241,7 +245,8 @@ static void *grow(struct torch_device *device, struct torch_reserve *reserve, st
     return ptr;
 }
 
-/* Graphs of a reserve do not run at the same time, on whatever streams, so that a stream that captures has no id. */
+/* The owner of a new part. Graphs of one reserve do not run at the same time, on whatever streams, so the owner needs no id on a stream
+   that captures. */
 static struct owner owner_of(struct torch_device *device, gpu_stream handle, bool is_capturing)
 {
     const struct torch_stream *stream = torch_stream_name(device, handle);
@@ -317,7 +322,7 @@ bool torch_reserve_owns(struct torch_device *device, const void *ptr)
     return owns;
 }
 
-/* With the lock. */
+/* Frees a part. The caller holds the reserve_lock. */
 static void free_part(struct torch_device *device, struct torch_arena_part *part)
 {
     struct torch_reserve *reserve = WEIR__ITEM(torch_arena_of(part), struct torch_reserve, arena);

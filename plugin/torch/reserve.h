@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reserve.h - the memory of graphs and of torch's MemPools. A graph uses the addresses that it was captured with each time it runs, so what
- * is allocated during a capture comes from a *reserve*: chunks that are Weir's blocks, ready before they are used, handed out in parts, and
- * kept.
+ * reserve.h - reserves: the memory of CUDA graphs and of torch's MemPools. Each time a graph runs, it uses the addresses with which it was
+ * captured. So an allocation during a capture comes from a *reserve*: chunks, which are blocks that Weir allocated before, divided into
+ * parts, and kept for the graph.
  *
- * torch gives a reserve its id; graphs that share an id share it, and promise not to run at the same time. It is begun by every capture
- * that may use it and released for every graph that is gone; then its chunks go as their parts are freed. As a graph may run on any stream,
- * and may be running still, they become orphans.
+ * torch names each reserve by an id. Graphs with the same id share a reserve, and torch promises not to run them at the same time. Each
+ * capture that may use a reserve begins one use of it, and the end of each graph releases one. When no use is left, each chunk goes as soon
+ * as its parts are freed. A graph may run on any stream, and may still be running then, so the chunks become orphans (lib/alloc/orphans.h).
  */
 #ifndef WEIR_TORCH_RESERVE_H
 #define WEIR_TORCH_RESERVE_H
@@ -17,56 +17,59 @@
 struct torch_source;
 struct torch_foreign;
 
-/* Guarded by the device's reserve_lock. */
+/* All members are guarded by the device's reserve_lock. */
 struct torch_reserve {
     struct torch_reserve *next;
     weir_torch_pool_id id;
-    unsigned uses;    /* begins and holds less releases */
-    unsigned holders; /* begins without their end, and threads that are taking a chunk for it */
-    unsigned growing; /* threads that are taking a chunk for it: its source stays as it is */
-    bool is_captured; /* graphs may use its chunks, free parts or not */
-    bool is_whole;    /* parts are not split */
-    bool on_oom;      /* its free parts serve whoever finds no other memory */
-    struct torch_source *source;   /* where chunks come from; NULL: Weir */
-    struct torch_foreign *foreign; /* the reserve's own use of the source; NULL: it has none. Each chunk's is its `data` */
+    unsigned uses;    /* calls of begin and hold, less calls of release */
+    unsigned holders; /* begins without their end, and threads that are adding a chunk */
+    unsigned growing; /* threads that are adding a chunk; while there are any, the source must not change */
+    bool is_captured; /* a graph was captured with it, and may use all of its memory, free parts too */
+    bool is_whole;    /* WEIR_TORCH_NO_SPLIT: parts are not split */
+    bool on_oom;      /* WEIR_TORCH_USE_ON_OOM: its free parts serve requests that find no other memory */
+    struct torch_source *source;   /* the allocator that gives the chunks; NULL: Weir */
+    struct torch_foreign *foreign; /* the record of the reserve's own use of the source, or NULL */
     struct torch_arena arena;
 };
 
-/* These four with the device's reserve_lock, which the last one gives up. _get makes the reserve if there is none, NULL: no host memory.
-   _shrink lets go of what the reserve has that nobody needs any more, and of the reserve itself with the last of it. */
+/* The caller of these four holds the device's reserve_lock; _unlock releases the lock, then gives chunks back to other allocators. _get
+   makes the reserve if there is none, and returns NULL if host memory runs out. _shrink does nothing while the reserve is in use; else it
+   gives back the chunks without live parts, and ends the reserve with its last chunk. */
 struct torch_reserve *torch_reserve_find(const struct torch_device *device, weir_torch_pool_id id);
 struct torch_reserve *torch_reserve_get(struct torch_device *device, weir_torch_pool_id id);
 void torch_reserve_shrink(struct torch_device *device, struct torch_reserve *reserve);
 void torch_reserve_unlock(struct torch_device *device);
 
-/* A part for a request that a begin wants. NULL: failed, with the error filled; with WEIR_OK: none wants it, and the stream does not
-   capture, or no more. */
+/* Allocates a part of the reserve whose begin takes the request. Returns NULL, with the error filled, if that fails. Returns NULL, without
+   an error, if no begin takes the request and the stream does not capture any more. */
 void *torch_reserve_malloc(struct torch_device *device, gpu_stream handle, size_t size, bool is_capturing, weir_error *error);
 
-/* A free part of a reserve that serves where there is no other memory; NULL: none has one that fits, of that stream. */
+/* Allocates a free part of a reserve with on_oom, for a request that found no other memory. Returns NULL if no such reserve has a part that
+   fits and belongs to the stream. */
 void *torch_reserve_spare(struct torch_device *device, gpu_stream handle, size_t size);
 
-/* That part was freed, and waits: it is no block of torch's any more. */
+/* Marks a part as freed and waiting: torch's blocks no longer include it. */
 void torch_reserve_wait(struct torch_device *device, const void *ptr);
 
-/* Gives back what no block uses of the reserve of that id, unless a graph may. */
+/* Gives back the reserve's chunks without live parts, unless a graph may use them. */
 void torch_reserve_trim(struct torch_device *device, weir_torch_pool_id id);
 
-/* false: it is no part of any reserve. */
+/* torch_reserve_owns() returns whether ptr is a live part of a reserve. torch_reserve_free() frees the part; it returns false if ptr is
+   none. */
 bool torch_reserve_owns(struct torch_device *device, const void *ptr);
 bool torch_reserve_free(struct torch_device *device, const void *ptr);
 
-/* Captures that were spoilt, of which torch tells no end, are over; chunks that could not become orphans for want of host memory are tried
-   again. */
+/* Ends the begins of failed captures, whose end torch does not announce, and tries again to give back chunks that could not become orphans
+   because host memory had run out. */
 void torch_reserve_tidy(struct torch_device *device);
 
 struct torch_graph_figures torch_reserve_figures(struct torch_device *device);
 void torch_reserve_reset_peaks(struct torch_device *device);
 
-/* Calls `use` for each chunk of all reserves, under their lock. */
+/* Calls `use` for each chunk of all reserves, under the reserve_lock. */
 struct torch_chunk {
     int device;
-    bool is_foreign; /* of another allocator than Weir */
+    bool is_foreign; /* another allocator than Weir gave the chunk */
     const void *base;
     uint64_t size;
     weir_torch_pool_id id;
@@ -75,7 +78,7 @@ struct torch_chunk {
 typedef void torch_chunk_fn(const struct torch_chunk *chunk, void *data);
 void torch_reserve_each_chunk(struct torch_device *device, torch_chunk_fn *use, void *data);
 
-/* The same for each live part, with the bytes asked for. */
+/* The same for each live part, with the bytes that were requested. */
 void torch_reserve_each_live(struct torch_device *device, weir_torch_block_fn use, void *data);
 
 #endif
