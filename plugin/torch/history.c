@@ -13,13 +13,14 @@
 
 weir_torch_news_fn _Atomic torch_listener;
 
-/* Of a block that no user has, the stream whose cache served it last, or keeps it. Streams that were closed are still readable. */
+/* The stream whose cache keeps the block, or served it last; the block has such a cache. A closed stream can still be read. */
 static gpu_stream stream_of(const struct weir__block *block)
 {
     return ((const weir_stream *)(const void *)((const char *)block->guard - offsetof(weir_stream, cache.lock)))->handle;
 }
 
-/* Called with the lock of a table's shard. A graph's own block is no memory of torch's, but may take the place of a block that was. */
+/* Tells of one block. The caller holds the lock of the block's shard. A block of a graph node is not torch's memory and is not reported,
+   except when it goes: it may have taken the place of a block that was reported. */
 static void tell_block(enum weir__happening happening, const struct weir__block *block, bool is_live)
 {
     static const enum weir_torch_what whats[] = {
@@ -66,7 +67,7 @@ static void watch_device(const struct torch_device *device, weir__watch *watch)
     weir__blocks_watch(&device->w->blocks, watch);
 }
 
-/* Whoever begins finds the device, or what has begun is seen here. */
+/* Either weir_torch_watch() finds the new device in its loop, or this function sees the new listener; the fences exclude that both miss. */
 void torch_history_attach(struct torch_device *device)
 {
     atomic_thread_fence(memory_order_seq_cst);
@@ -74,8 +75,8 @@ void torch_history_attach(struct torch_device *device)
         watch_device(device, tell_block);
 }
 
-/* Tables first, then what lies in their blocks. Where nobody listens any more, all locks are passed all the same: behind them no thread is in
-   a call of the former listener. */
+/* Tells of the blocks first, then of the chunks and late frees that lie in these blocks. With NULL the same functions run to take each lock
+   once: after that no thread can be in a call of the former listener. */
 weir_status weir_torch_watch(weir_torch_news_fn listener, weir_error *error)
 {
     weir_status status = weir__check_fork(error);

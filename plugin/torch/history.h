@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * history.h - who wants to know what Weir holds of the device for torch (weir_torch_watch()), and who tells of it: tables of blocks of what
- * Weir takes and gives back (weir__blocks_watch()), reserve.h of chunks, late.h of frees that wait.
+ * history.h - tells the listener of weir_torch_watch() about the memory that Weir holds for torch. The tables of blocks report the blocks
+ * that Weir takes and gives back (weir__blocks_watch()), reserve.c reports chunks, and late.c reports frees that wait.
  *
- * Nothing is kept here. The listener is called under the locks of tables' shards, `late_lock`, `reserve_lock` and those of streams.
+ * Nothing is stored. The listener is called under the locks of the tables' shards, `late_lock`, `reserve_lock` and the locks of streams.
  */
 #ifndef WEIR_TORCH_HISTORY_H
 #define WEIR_TORCH_HISTORY_H
 
 #include "plugin/torch/device.h"
 
-extern weir_torch_news_fn _Atomic torch_listener __attribute__((visibility("hidden"))); /* NULL: nobody */
+extern weir_torch_news_fn _Atomic torch_listener __attribute__((visibility("hidden"))); /* NULL: no listener */
 
 static inline void torch_tell(weir_torch_news news)
 {
@@ -19,7 +19,7 @@ static inline void torch_tell(weir_torch_news news)
         use(&news);
 }
 
-/* The device has just been opened, and is there for others to find. */
+/* Starts the news of a device that has just been opened and that other threads can already find. */
 void torch_history_attach(struct torch_device *device);
 
 #endif

@@ -17,23 +17,26 @@
 #define PER_THREAD ((weir_cuda_stream)0x2) /* cudaStreamPerThread */
 #define LEGACY ((weir_cuda_stream)0x1)     /* cudaStreamLegacy */
 
+/* The holds without holders that could not end yet, and the lock of the list. is_over: weir_torch_holds_end() was called. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(weir_torch_hold *) unended;
 static atomic_bool is_over;
 
-/* Whatever thread releases it: its own per-thread stream is not that of who used it. The legacy stream comes behind those of all threads. */
+/* Returns the stream to remember for a use on `stream`. The per-thread stream of the thread that releases the thing is another stream than
+   that of the thread that used it, so the legacy stream stands for it: the legacy stream comes behind the per-thread streams of all
+   threads. */
 static weir_cuda_stream shared_stream(weir_cuda_stream stream)
 {
     return !stream || stream == PER_THREAD ? LEGACY : stream;
 }
 
-/* Two names for the same stream. */
+/* Returns whether both handles mean the same stream: the legacy stream has two. */
 static bool is_same_stream(weir_cuda_stream stream, weir_cuda_stream other)
 {
     return (stream ? stream : LEGACY) == (other ? other : LEGACY);
 }
 
-/* `stream` waits for what is on `behind` now. */
+/* Makes `stream` wait for the present work of the stream `behind`. */
 static weir_status wait_behind(const weir_torch_hold *hold, weir_cuda_stream stream, weir_cuda_stream behind, weir_error *error)
 {
     const struct gpu *gpu = hold->w->gpu;
@@ -99,7 +102,7 @@ weir_status torch_hold_join(weir_torch_hold *hold, weir_cuda_stream stream, weir
     weir_status status = WEIR_OK;
     pthread_mutex_lock(&hold->lock);
     for (unsigned s = 0; s < hold->stream_count && status == WEIR_OK; s++)
-        if (!is_same_stream(hold->streams[s], stream)) /* that of this thread is not behind those of others */
+        if (!is_same_stream(hold->streams[s], stream)) /* the per-thread stream of this thread has to wait for the legacy stream */
             status = wait_behind(hold, stream, hold->streams[s], error);
     pthread_mutex_unlock(&hold->lock);
     return status;
@@ -112,7 +115,7 @@ weir_status weir_torch_hold_finish(weir_torch_hold *hold, weir_error *error)
     return share_order(SHARE_ORDER_FINISH, hold->w->gpu, hold->device, hold->home, NULL, "waiting for a stream", error);
 }
 
-/* A stream of who used it, if it was used: the home stream may have gone since. */
+/* The stream to release on: the first stream that used the thing, else the home stream. The home stream may be destroyed by now. */
 static weir_cuda_stream last_stream(const weir_torch_hold *hold)
 {
     return hold->stream_count ? hold->streams[0] : shared_stream(hold->home);
@@ -146,7 +149,7 @@ static weir_status end_thing(weir_torch_hold *hold)
     return WEIR_OK;
 }
 
-/* Only these have an order of streams, by which they can be refused. */
+/* Returns whether the end of such a thing can fail: it is ordered on streams, and a stream may capture. */
 static bool can_be_refused(weir_torch_held kind)
 {
     return kind == WEIR_TORCH_LEASE || kind == WEIR_TORCH_SLOT || kind == WEIR_TORCH_BLOCK;
@@ -161,7 +164,8 @@ static void destroy(weir_torch_hold *hold)
         weir_torch_hold_drop(parent);
 }
 
-/* Nobody holds it any more. What cannot end now, as its stream captures, waits for another drop. */
+/* Ends a hold without holders. If it cannot end because its stream captures, the hold joins the list, and torch_holds_retry() tries
+   again. */
 static void end(weir_torch_hold *hold)
 {
     if (end_thing(hold) == WEIR_OK) {

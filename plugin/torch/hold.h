@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * hold.h - a hold (see weir_torch.h), for the files that make what is held: frame.c.
- */
+/* hold.h - the struct of a hold: a counted reference to a shared thing (see weir_torch.h). hold.c has the holds, frame.c makes those of
+   slots, blocks and leases. Members without a lock are fixed. */
 #ifndef WEIR_TORCH_HOLD_H
 #define WEIR_TORCH_HOLD_H
 
@@ -13,27 +12,27 @@
 #define TORCH_HOLD_STREAMS_MAX 8
 
 struct weir_torch_hold {
-    struct weir_torch_hold *next; /* of those that could not end yet */
+    struct weir_torch_hold *next; /* in the list of holds that could not end yet; guarded by the list's lock in hold.c */
     struct weir_torch_hold *parent;
     enum weir_torch_held kind;
-    _Atomic(void *) thing; /* NULL: nothing is left to end, or somebody is just ending it */
+    _Atomic(void *) thing; /* NULL: the thing has ended, or a thread is just ending it */
     weir *w;
     int device;
     unsigned timeout_ms;
     atomic_uint holders;
     weir_cuda_stream home;
-    pthread_mutex_t lock; /* of what follows; a leaf but for CUDA's calls */
+    pthread_mutex_t lock; /* guards the members below. Only calls of CUDA are made under it, and no lock is taken */
     unsigned stream_count;
-    weir_cuda_stream streams[TORCH_HOLD_STREAMS_MAX]; /* where it was used, the home stream too if it was */
+    weir_cuda_stream streams[TORCH_HOLD_STREAMS_MAX]; /* the streams that used the thing, the home stream among them if it did */
 };
 
-/* Each of those once more that could not end, as a stream captured. Others may wait for what they have. */
+/* Tries again to end the holds that could not end because a stream captured. Called where a new request may need their memory. */
 void torch_holds_retry(void);
 
-/* `stream` waits for all streams that used it. */
+/* Makes `stream` wait for all other streams that used the thing. */
 WEIR_CHECK weir_status torch_hold_join(weir_torch_hold *hold, weir_cuda_stream stream, weir_error *error);
 
-/* Gives back the slot, or the block, on the stream, behind all that used it. */
+/* Gives back the slot or the block of the hold on the stream, behind the work of all streams that used it. */
 WEIR_CHECK weir_status torch_frame_give_back(weir_torch_hold *hold, weir_cuda_stream stream, weir_error *error);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* marks.c - what a script tells the recorders of all open devices: where it is, and what its tensors are for. */
+/* marks.c - marks and tags of a Python script, passed on to the recorders of all open devices. */
 #include "plugin/torch/device.h"
 
 weir_status weir_torch_mark(const char *name)
@@ -26,7 +26,7 @@ weir_status weir_torch_tag_push(const char *name)
     return status;
 }
 
-/* A device that was opened since has no such tag. */
+/* A device that was opened after the push has no such tag, and ignores the pop. */
 void weir_torch_tag_pop(const char *name)
 {
     if (torch_is_over())

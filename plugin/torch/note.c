@@ -14,7 +14,7 @@ static struct torch_note_shard *shard_of(const void *ptr)
     return &torch_note_shards[torch_note_hash(ptr) >> 58];
 }
 
-/* Where the note of ptr is, or would be. Called with the shard's lock. */
+/* Returns the link that points at the note of ptr, or the link at the end of the bucket. The caller holds the shard's lock. */
 static struct torch_note **find(struct torch_note_shard *shard, const void *ptr)
 {
     struct torch_note **link = &shard->buckets[(torch_note_hash(ptr) >> 32) % TORCH_NOTE_BUCKETS];
@@ -35,7 +35,7 @@ void torch_note_free(struct torch_note *note)
     free(note);
 }
 
-/* Called with the shard's lock. */
+/* Appends a note. The caller holds the shard's lock. */
 static void list_note(struct torch_note_shard *shard, struct torch_note **link, struct torch_note *note)
 {
     note->next = NULL;
@@ -74,7 +74,7 @@ struct torch_note *torch_note_take(const void *ptr, bool *is_lost)
     return note;
 }
 
-/* false: no host memory. */
+/* Adds the stream to the note unless it is there. Returns false if host memory runs out. */
 static bool add_stream(struct torch_note *note, struct torch_stream *stream)
 {
     for (size_t i = 0; i < note->recorded_count; i++)

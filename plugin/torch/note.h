@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * note.h - what is to be known of a block when it is freed, beyond what torch says then: which other streams use it, and, where its own
- * stream may be gone by then, which one that was.
+ * note.h - a note keeps what Weir has to know of a block when torch frees it, beyond what torch says then: which other streams use the
+ * block, and, if the stream of the block may be destroyed by then, which stream that was.
  *
- * Few blocks have one. While the block is live its note is in a table by address, in shards with a lock each, a leaf; a free takes it out,
- * and then has it alone. A shard says without its lock that it has none, so that frees pay nothing.
+ * Few blocks have a note. While the block is live, its note is in a hash table by address. The table has shards with one lock each; nothing
+ * else is locked under it. The free of the block takes the note out of the table, and from then on owns it alone. The count of a shard can
+ * be read without its lock, so a free of a block without a note takes no lock.
  */
 #ifndef WEIR_TORCH_NOTE_H
 #define WEIR_TORCH_NOTE_H
@@ -15,22 +16,22 @@
 #define TORCH_NOTE_BUCKETS 64
 
 struct torch_note {
-    struct torch_note *next; /* its owner's: in a bucket, among what waits */
+    struct torch_note *next; /* in a bucket of the table, or in a list of frees that wait (late.c) */
     void *ptr;
-    struct torch_device *device;
-    struct torch_stream *stream; /* that it was allocated on; NULL while the block is live, unless that stream may be destroyed: then */
-    uint64_t id;                 /* CUDA's id of it, and */
-    bool has_id;                 /* whether that is known */
-    bool is_reserve;             /* a part of a reserve, not a block of Weir's */
-    size_t size;                 /* bytes that torch freed */
-    gpu_event event;             /* of a part of a reserve that waits: behind the streams that use it; NULL: not recorded yet */
+    struct torch_device *device; /* the device of the block, set when it is freed */
+    struct torch_stream *stream; /* set if the stream of the block may be destroyed, or once the block is freed; else NULL */
+    uint64_t id;                 /* CUDA's id of that stream, */
+    bool has_id;                 /* and whether the id is known */
+    bool is_reserve;             /* the note is of a part of a reserve (reserve.h), not of a block of Weir's */
+    size_t size;                 /* bytes of the free, as torch says */
+    gpu_event event;             /* of a part of a reserve that waits: behind the streams that use the part; NULL: not recorded yet */
     size_t recorded_count;
-    struct torch_stream **recorded; /* streams that use it */
+    struct torch_stream **recorded; /* other streams that use the block */
 };
 
 struct torch_note_shard {
-    _Atomic size_t count;  /* of notes; changed under the lock */
-    atomic_bool is_lossy;  /* a note could not be made: of no block of this shard is known that it has none */
+    _Atomic size_t count;  /* number of notes; changed under the lock */
+    atomic_bool is_lossy;  /* host memory ran out for a note: a block of this shard without a note may have lacked one */
     weir__spin lock;
     struct torch_note *buckets[TORCH_NOTE_BUCKETS];
 } __attribute__((aligned(64)));
@@ -41,24 +42,25 @@ static inline uint64_t torch_note_hash(const void *ptr)
     return ((uint64_t)(uintptr_t)ptr >> 9) * UINT64_C(0x9E3779B97F4A7C15);
 }
 
-/* Whether the block may have a note. */
+/* Returns false if the block certainly has no note. */
 static inline bool torch_note_may_be(const void *ptr)
 {
     struct torch_note_shard *shard = &torch_note_shards[torch_note_hash(ptr) >> 58];
     return atomic_load_explicit(&shard->count, memory_order_relaxed) || atomic_load_explicit(&shard->is_lossy, memory_order_relaxed);
 }
 
-/* An empty note, the caller's. NULL: no host memory. */
+/* Returns an empty note, which the caller owns, or NULL if host memory runs out. */
 struct torch_note *torch_note_new(void);
 void torch_note_free(struct torch_note *note);
 
-/* Puts the note of a live block into the table. One that is there of a former block goes. */
+/* Puts the note of a live block into the table, and frees the note of an earlier block at the same address. */
 void torch_note_add(struct torch_note *note);
 
-/* Takes the note of that block out of the table. NULL: it has none; *is_lost: or it could not be made. */
+/* Removes the note of the block from the table. Returns NULL if the block has no note; *is_lost: the block may have needed one, but host
+   memory had run out. */
 struct torch_note *torch_note_take(const void *ptr, bool *is_lost);
 
-/* The block is used by that stream too. stream: NULL means one of which nothing can be kept, so that nobody can wait for it. */
+/* Notes that the stream, too, uses the block. stream NULL: host memory ran out for its record; the shard is then marked as lossy. */
 void torch_note_record(void *ptr, struct torch_stream *stream);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* pools.c - what torch says and asks of its pools by their ids: of graphs, and MemPools. */
+/* pools.c - the calls of torch on a pool with an id (a graph's memory, or a MemPool) that do not allocate. */
 #include "config.h"
 
 #include "plugin/torch/late.h"
 #include "plugin/torch/reserve.h"
 #include "plugin/torch/source.h"
 
-/* With the lock. *first: the record of the source's use, taken if it is put to use. false: no host memory. */
+/* Counts one use of the pool. If the pool can still choose its source, it takes over the record of the source's first use, and *first
+   becomes NULL. Returns false if host memory runs out. The caller holds the reserve_lock. */
 static bool hold(struct torch_device *device, weir_torch_pool_id id, struct torch_foreign **first)
 {
     struct torch_reserve *reserve = torch_reserve_get(device, id);
