@@ -14,12 +14,12 @@
 
 #define RELEASE(major, minor) ((major) * 100u + (minor))
 
-/* What is used of CPython, whose objects are nothing but addresses here. Written once, before the interpreter is told of. */
+/* The functions of CPython; the addresses of its objects are `void *` here. Written once, before the recorder knows of the interpreter. */
 static struct {
     int (*PyGILState_Ensure)(void);
     void (*PyGILState_Release)(int state);
     void *(*PyGILState_GetThisThreadState)(void);
-    void *(*PyEval_GetFrame)(void); /* borrowed; all others that return an object give a reference away */
+    void *(*PyEval_GetFrame)(void); /* returns a borrowed reference; all others that return an object return a new one */
     void *(*PyFrame_GetBack)(void *frame);
     void *(*PyFrame_GetCode)(void *frame);
     int (*PyFrame_GetLineNumber)(void *frame);
@@ -31,11 +31,11 @@ static struct {
     void (*PyErr_Clear)(void);
     void (*Py_IncRef)(void *object);
     void (*Py_DecRef)(void *object);
-    /* NULL: this version lacks it. */
-    int (*PyFrame_GetLasti)(void *frame); /* since 3.11; before, a place is the line */
-    int (*PyGC_Disable)(void);            /* used with 3.11 alone */
+    /* The pointers below are NULL where this version of Python lacks the function. */
+    int (*PyFrame_GetLasti)(void *frame); /* since 3.11; before that a place is a line */
+    int (*PyGC_Disable)(void);            /* used with 3.11 only */
     int (*PyGC_Enable)(void);
-    void *(*current_thread)(void); /* used since 3.12, where it is the calling thread's state, NULL where that does not have the GIL */
+    void *(*current_thread)(void); /* since 3.12: returns the calling thread's state, or NULL if the thread does not hold the GIL */
 } python;
 
 struct wanted {
@@ -50,14 +50,15 @@ static const struct wanted needed[] = {
     WANTED(Py_IncRef), WANTED(Py_DecRef),
 };
 
-/* With the GIL, and with the exception that the program may be handling put aside. */
+/* A thread between enter() and leave(): it holds the GIL, and the exception that the program may be handling is set aside. */
 struct visit {
     int gil;
-    int collected; /* whether garbage was collected when it was needed */
+    int collected; /* whether the garbage collector was enabled */
     void *error[3];
 };
 
-/* Only with 3.11 looking at frames makes objects that may start a collection, and that calls what the program likes. */
+/* Takes the GIL and sets the current exception aside. Also disables the garbage collector of Python 3.11: only there looking at frames
+   makes objects that may start a collection, which runs code of the program. */
 static void enter(struct visit *visit)
 {
     visit->gil = python.PyGILState_Ensure();
@@ -73,7 +74,7 @@ static void leave(const struct visit *visit)
     python.PyGILState_Release(visit->gil);
 }
 
-/* Whether the thread has a state of Python's, which the GIL can be asked for with: not where it runs another interpreter of the process. */
+/* Returns whether the thread can take the GIL: Python knows the thread, and the thread does not run another interpreter of the process. */
 static bool has_state(void)
 {
     const void *own = python.PyGILState_GetThisThreadState();
@@ -81,7 +82,7 @@ static bool has_state(void)
     return own && (!current || current == own);
 }
 
-/* What interpreter.h asks -------------------------------------------------------------------------------------------------------------- */
+/* The functions of struct weir__interpreter -------------------------------------------------------------------------------------------- */
 
 static unsigned find_places(struct weir__place *places, unsigned max)
 {
@@ -97,7 +98,7 @@ static unsigned find_places(struct weir__place *places, unsigned max)
         void *code = python.PyFrame_GetCode(frame), *back = python.PyFrame_GetBack(frame);
         int position = python.PyFrame_GetLasti ? python.PyFrame_GetLasti(frame) : python.PyFrame_GetLineNumber(frame);
         places[count++] = (struct weir__place){ (uintptr_t)code, (uint64_t)(int64_t)position };
-        /* The frame runs, and so keeps both. */
+        /* The running frame keeps its code object and its caller alive, so both references can be dropped. */
         python.Py_DecRef(code);
         python.Py_DecRef(frame);
         frame = back;
@@ -108,7 +109,8 @@ static unsigned find_places(struct weir__place *places, unsigned max)
     return count;
 }
 
-/* Copies a text of that object, of a longer one the end or the beginning. false: it has none. */
+/* Copies an attribute of the object, a string, into `copy`. Of a longer string it copies the end or the beginning. Returns false if the
+   object has no such string. */
 static bool copy_text(void *object, const char *attribute, bool copies_end, char *copy, size_t room)
 {
     void *text = python.PyObject_GetAttrString(object, attribute);
@@ -148,7 +150,7 @@ static bool name_place(const struct weir__place *place, bool keeps, struct weir_
 static pthread_mutex_t beginning = PTHREAD_MUTEX_INITIALIZER;
 static struct weir__interpreter interpreter = { .find = find_places, .name = name_place };
 
-/* The code of the object that has PyEval_GetFrame: the program itself, or libpython. */
+/* Sets interpreter.low and .high to the executable segment that has PyEval_GetFrame(), in the program itself or in libpython. */
 static int find_code(struct dl_phdr_info *info, size_t size, void *unused)
 {
     uintptr_t inside = (uintptr_t)python.PyEval_GetFrame;
@@ -172,7 +174,8 @@ static void look_up(const char *name, void *place)
     memcpy(place, &address, sizeof address);
 }
 
-/* As RELEASE(); 0: this is no CPython whose functions can be found. */
+/* Looks up the functions that every version has, and returns Python's version as RELEASE() gives it. Returns 0, and names the function that
+   is missing in *missing, if this process has no CPython whose functions can be found. */
 static unsigned find_python(const char **missing)
 {
     const char *(*get_version)(void);

@@ -11,7 +11,7 @@
 
 __thread const char *torch_region;
 
-/* The names belong to pools, which are never closed. */
+/* The regions around the innermost one. The pools own the names, and are never closed. */
 static __thread const char *outer[TORCH_REGIONS_MAX];
 static __thread unsigned depth;
 
@@ -26,7 +26,7 @@ weir_status torch_region_malloc(struct torch_device *device, void **ptr, size_t 
     return weir__fail(torch_entry_report(), error.status, "%s", error.text);
 }
 
-/* "'a', 'b'": the pools that the policy has on the device. */
+/* Writes the names of the policy's pools on the device, as "'a', 'b'". */
 static void list_pools(struct torch_device *device, char *text, size_t size)
 {
     size_t len = 0;
@@ -64,7 +64,7 @@ void weir_torch_region_end(void)
         torch_region = outer[--depth];
 }
 
-/* What weir_torch_regions is. The name belongs to a pool. */
+/* The content of weir_torch_regions. The pool owns the name `region`. */
 struct regions {
     struct weir__tag_stack tags;
     const char *region;

@@ -59,7 +59,7 @@ struct torch_foreign *torch_source_malloc(struct torch_device *device, struct to
     return NULL;
 }
 
-/* Waits for the device. false: something captures, which that would destroy. */
+/* Waits for the device. Returns false, without a wait, if a capture is in progress, which the wait would destroy. */
 static bool wait_for_device(struct torch_device *device)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);

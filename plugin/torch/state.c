@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* state.c - which blocks of a pool were live at a time, and the pool set back to it: torch.compile's graph trees do that between graphs. */
+/* state.c - saves which blocks of a pool are live, and restores that later: the graph trees of torch.compile do so between graphs. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -13,7 +13,8 @@ struct weir_torch_state {
     struct torch_arena_state *arena;
 };
 
-/* The reserve, with the lock taken and nothing of it waiting. NULL: it is not so, with the error filled, and the lock is not taken. */
+/* Finds the reserve and takes the reserve_lock. Returns NULL, with the error filled and without the lock, if there is no such reserve or
+   freed parts of it wait. */
 static struct torch_reserve *enter(struct torch_device *device, weir_torch_pool_id id, weir_error *error)
 {
     pthread_mutex_lock(&device->reserve_lock);
@@ -73,7 +74,7 @@ static void list_freed(const void *ptr, uint64_t size, void *data)
     delta->freed[delta->freed_count++] = (weir_torch_change){ .ptr = (void *)(uintptr_t)ptr, .size = size };
 }
 
-/* Room for all changes, and what is live now. NULL: no host memory. */
+/* Returns a delta that lists the live blocks as freed and the blocks of the state as made. NULL: host memory has run out. */
 static weir_torch_delta *new_delta(const struct torch_arena *arena, const struct torch_arena_state *state)
 {
     weir_torch_delta *delta = calloc(1, sizeof *delta);
@@ -108,7 +109,7 @@ static void count_changes(struct torch_device *device, const weir_torch_delta *d
     atomic_fetch_sub(&device->graph_live, delta->freed_count);
 }
 
-/* All or nothing. With the lock. */
+/* Restores the state, and sets *delta; if it fails, nothing has changed. The caller holds the reserve_lock. */
 static weir_status restore(struct torch_device *device, struct torch_reserve *reserve, const weir_torch_state *state, weir_error *error,
                            weir_torch_delta **delta)
 {
@@ -125,8 +126,8 @@ static weir_status restore(struct torch_device *device, struct torch_reserve *re
     return WEIR_OK;
 }
 
-/* What is live now may be used again at once behind this: that other streams have done with it is waited for, without the lock. *notes:
-   those of what is live, taken. */
+/* Waits, without the lock, until other streams have done their work on the blocks that are live now, since their memory may be used again
+   at once. Puts the notes of these blocks into the list *notes, also if it fails. */
 static weir_status settle(struct torch_device *device, const weir_torch_state *state, weir_error *error, struct torch_note **notes)
 {
     struct torch_reserve *reserve = enter(device, state->id, error);
@@ -154,7 +155,8 @@ static weir_status settle(struct torch_device *device, const weir_torch_state *s
                       (unsigned long long)state->id.first, (unsigned long long)state->id.second);
 }
 
-/* The blocks are gone; or nothing has changed, and they are used on other streams as before. */
+/* Ends a restore for the notes that settle() took. are_gone: the blocks are freed, so the notes are too; else the restore failed, and the
+   notes go back into the table. */
 static void drop_notes(struct torch_note *notes, bool are_gone)
 {
     for (struct torch_note *next; notes; notes = next) {

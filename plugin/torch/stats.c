@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* stats.c - Weir's figures in torch's terms: what Weir calls live has chunks of reserves in it, and blocks that wait to be freed. */
+/* stats.c - Weir's figures in torch's terms. Weir's live blocks include the chunks of reserves and freed blocks that wait; torch's do
+   not. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -14,13 +15,13 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Figures of several counters are not read at one moment. */
+/* Returns a - b, at least 0: several counters are not read at the same moment. */
 static uint64_t less(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
 }
 
-/* Sums up Weir's own figures. *high: the highest of what it calls live. */
+/* Adds up Weir's own figures of all pools. *high: the sum of the peaks of their live bytes. */
 static void add_pools(const struct torch_device *device, const weir_stats *taken, weir_torch_stats *stats, uint64_t *high)
 {
     const char *name = weir_pool_name(device->pool);
@@ -55,7 +56,7 @@ static void add_reserves(struct torch_device *device, weir_torch_stats *stats, u
     uint64_t waiting = atomic_load(&device->waiting_bytes), waiting_count = atomic_load(&device->waiting_count);
     stats->active = less(stats->allocated, graphs.chunk_bytes) + graphs.live_bytes;
     stats->allocated = less(stats->active, waiting);
-    /* How much of the highest value was chunks is not known: never more than what they came to at the least. */
+    /* The peak may include chunks. Their lowest total is what it certainly includes, so only that is subtracted. */
     stats->allocated_high = larger(less(high, graphs.chunk_bytes_low) + graphs.live_bytes_high, stats->allocated);
     stats->graph_reserved = graphs.chunk_bytes + graphs.foreign_bytes;
     stats->reserved += graphs.foreign_bytes;
@@ -66,7 +67,7 @@ static void add_reserves(struct torch_device *device, weir_torch_stats *stats, u
     stats->frees = stats->mallocs - stats->blocks;
 }
 
-/* With the totals since the first. */
+/* Reads the figures of the device, with totals since the process began. */
 static weir_status read_device(struct torch_device *device, weir_error *error, weir_torch_stats *stats)
 {
     weir_stats *taken;
@@ -141,11 +142,11 @@ void weir_torch_reset_totals(int index)
 
 /* Blocks ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Addresses of what is live to Weir, and no tensor's. */
+/* Addresses that are live blocks to Weir, but no tensor's: chunks and freed blocks that wait. */
 struct hidden {
     const void **ptrs;
     size_t count, room;
-    bool is_short; /* there was no host memory for all */
+    bool is_short; /* host memory ran out before all were listed */
 };
 
 static void hide(const void *ptr, struct hidden *hidden)
@@ -203,14 +204,14 @@ void weir_torch_blocks(int index, weir_torch_block_fn use, void *data)
     torch_reserve_each_chunk(device, hide_chunk, &visit.hidden);
     if (visit.hidden.count)
         qsort(visit.hidden.ptrs, visit.hidden.count, sizeof(void *), compare_pointers);
-    /* Rather none than chunks beside their own parts. */
+    /* If the list is incomplete, no block is reported: a chunk would appear beside its own parts. */
     if (!visit.hidden.is_short)
         weir__blocks_each(device->w, index, visit_block, &visit);
     free(visit.hidden.ptrs);
     torch_reserve_each_live(device, use, data);
 }
 
-/* For those who cannot run code of theirs while others cannot allocate. */
+/* The state of weir_torch_list_blocks(). */
 struct list {
     weir_torch_block *blocks;
     size_t room, count;

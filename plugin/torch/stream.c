@@ -9,9 +9,9 @@
 
 #define BUCKETS 256
 
-static struct torch_stream *_Atomic buckets[BUCKETS]; /* records are added at the head, and never go */
+static struct torch_stream *_Atomic buckets[BUCKETS]; /* records are added at the head, and never removed */
 static weir_torch_stream_fn _Atomic stream_fn;
-static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* one thread at a time opens a stream; outside of all others */
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* held while one thread opens a stream; taken before all other locks */
 
 static size_t bucket_of(int device, gpu_stream handle)
 {
@@ -41,7 +41,7 @@ struct torch_stream *torch_stream_get(int device, gpu_stream handle)
     weir__spin_init(&made->lock);
     atomic_init(&made->device, weir__handle_is_fixed(handle) ? device : -1);
     atomic_init(&made->lives, !handle);
-    /* The default stream lives, and the per-thread one is another in each thread. */
+    /* No function is asked for fixed handles: the default stream lives, and the per-thread stream is another one in each thread. */
     atomic_init(&made->is_asked, weir__handle_is_fixed(handle));
     do {
         if ((found = find(head, device, handle))) {
@@ -73,7 +73,8 @@ void weir_torch_set_stream_fn(weir_torch_stream_fn fn)
 
 void weir_torch_stream_lives(int device, weir_cuda_stream handle)
 {
-    /* The default stream needs no telling, and the per-thread one is not opened. Without host memory it is a stream like any other. */
+    /* The default stream always lives, and the per-thread stream is not opened. If host memory runs out, the stream stays an ordinary
+       one. */
     struct torch_stream *stream = weir__handle_is_fixed(handle) || weir__is_forked() ? NULL : torch_stream_get(device, handle);
     if (!stream)
         return;
@@ -94,7 +95,7 @@ weir_stream *torch_stream_open(struct torch_stream *stream, struct torch_device 
         pthread_mutex_lock(&opening);
         opened = atomic_load_explicit(&stream->opened, memory_order_acquire);
         enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
-        /* If this fails, as on a stream that captures, it is served without a cache, and opened another time. */
+        /* If this fails, as on a stream that captures, requests are served without a cache until a later call opens the stream. */
         if (!opened && (weir_stream_open)(device->w, device->index, stream->handle, NULL, NULL, &opened) == WEIR_OK)
             atomic_store_explicit(&stream->opened, opened, memory_order_release);
         weir__relaxed_end(device->gpu, mode);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stream.h - the streams that torch has named: which of them live for ever, and what waits for the others to be named again.
+ * stream.h - a record of each stream that torch has named: whether the stream lives for ever, and which freed blocks wait for its next use.
  *
- * A record for each handle (and device, where the handle is a fixed one), made when it is first named, and kept for ever; found without a
- * lock. A stream that lives for ever, as those of torch's pools and the default streams do, is opened in Weir and has a cache. Of any other
- * nothing is known but at an allocation that names it: CUDA crashes where a stream is touched that was destroyed, and it hands out the same
- * handle again.
+ * There is one record for each handle (for each device too, if the handle is a fixed one such as the default stream). It is made when the
+ * handle is first named, never freed, and found without a lock. A stream that lives for ever, as the default streams and those of torch's
+ * stream pools do, is opened in Weir and has a cache. Any other stream is known to be alive only during an allocation that names it: CUDA
+ * crashes if a destroyed stream is used, and it gives the handle of a destroyed stream to a new one.
  */
 #ifndef WEIR_TORCH_STREAM_H
 #define WEIR_TORCH_STREAM_H
@@ -15,27 +15,29 @@
 struct torch_stream {
     struct torch_stream *next; /* in the table; fixed */
     gpu_stream handle;         /* NULL: the default stream of `device` */
-    _Atomic int device;        /* fixed for a fixed handle; else that of its last allocation, -1 before */
-    atomic_bool lives;
-    atomic_bool is_asked;        /* the function that tells has been called for it */
-    weir_stream *_Atomic opened; /* of a living one, once it allocated outside of a capture */
-    weir__spin lock;             /* a leaf */
-    struct torch_note *waiting;  /* blocks that were freed, until the stream is named again; guarded by lock */
+    _Atomic int device;        /* of a fixed handle: fixed; else the device of its last allocation, -1 before the first */
+    atomic_bool lives;           /* the stream lives for ever */
+    atomic_bool is_asked;        /* the function of weir_torch_set_stream_fn() was called for it */
+    weir_stream *_Atomic opened; /* the opened stream, from the first allocation outside of captures on; NULL before */
+    weir__spin lock;             /* guards `waiting`; no lock is taken under it */
+    struct torch_note *waiting;  /* freed blocks that wait until the stream is named again */
 };
 
-/* The record of a handle, made now if it is a new one. NULL: no host memory. */
+/* Returns the record of the handle, and makes it if there is none. Returns NULL if host memory runs out. */
 struct torch_stream *torch_stream_get(int device, gpu_stream handle);
 
-/* As above, for a stream that allocates: whoever set a function for that is asked whether it lives. */
+/* The same for a stream that allocates: the first call asks the function of weir_torch_set_stream_fn() whether the stream lives for
+   ever. */
 struct torch_stream *torch_stream_name(struct torch_device *device, gpu_stream handle);
 
-/* The weir_stream of a living one, opened now if it is not; NULL: it cannot be now, or does not live. */
+/* Returns the weir_stream of a stream that lives for ever, and opens it if it is not open. Returns NULL if it does not live for ever or
+   cannot be opened now. */
 weir_stream *torch_stream_open(struct torch_stream *stream, struct torch_device *device);
 
-/* The same if it is open on that device. */
+/* Returns the weir_stream if the stream is open on that device, else NULL. */
 weir_stream *torch_stream_opened(struct torch_stream *stream, const struct torch_device *device);
 
-/* Every record, one after the other; NULL before the first, and at the end. */
+/* Iterates over all records: returns the record after `after` (NULL: the first record), or NULL at the end. */
 struct torch_stream *torch_stream_next(struct torch_stream *after);
 
 #endif
