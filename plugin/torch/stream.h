@@ -13,9 +13,9 @@
 #include "plugin/torch/device.h"
 
 struct torch_stream {
-    struct torch_stream *next; /* in the table; fixed */
-    gpu_stream handle;         /* NULL: the default stream of `device` */
-    _Atomic int device;        /* of a fixed handle: fixed; else the device of its last allocation, -1 before the first */
+    struct torch_stream *next;   /* in the table; fixed */
+    gpu_stream handle;           /* NULL: the default stream of `device` */
+    _Atomic int device;          /* of a fixed handle: fixed; else the device of its last allocation, -1 before the first */
     atomic_bool lives;           /* the stream lives for ever */
     atomic_bool is_asked;        /* the function of weir_torch_set_stream_fn() was called for it */
     weir_stream *_Atomic opened; /* the opened stream, from the first allocation outside of captures on; NULL before */
