@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * clock.h - the host's clock, CLOCK_MONOTONIC, in nanoseconds, and how many of these other units have. For every folder that may include
- * lib/gpu. The clock of a GPU is `now` of struct gpu: on the simulator that is another one.
- */
+/* clock.h - the host's clock, CLOCK_MONOTONIC, in nanoseconds, and units of time as numbers of nanoseconds. Every folder that may include
+   lib/gpu may use it. The clock of a GPU is another one: `now` of struct gpu, which is virtual on the simulator. */
 #ifndef WEIR_GPU_CLOCK_H
 #define WEIR_GPU_CLOCK_H
 
@@ -24,7 +22,7 @@ static inline uint64_t gpu_clock_now(void)
     return (uint64_t)now.tv_sec * GPU_SECOND + (uint64_t)now.tv_nsec;
 }
 
-/* The same, as of the last tick of the system: up to 4 ms late, and cheaper. */
+/* The same clock at the last tick of the system: up to 4 ms late, but cheaper to read. */
 static inline uint64_t gpu_clock_coarse(void)
 {
     struct timespec now;
@@ -32,7 +30,7 @@ static inline uint64_t gpu_clock_coarse(void)
     return (uint64_t)now.tv_sec * GPU_SECOND + (uint64_t)now.tv_nsec;
 }
 
-/* The cheapest clock: the processor's counter where that has a fixed pace of GHz, else the same clock as above. */
+/* The cheapest clock: the processor's time-stamp counter on x86-64, where its rate is fixed; else gpu_clock_now(). */
 static inline uint64_t gpu_clock_ticks(void)
 {
 #ifdef __x86_64__

@@ -15,7 +15,8 @@ static const struct {
 #define UNITS (sizeof units / sizeof *units)
 #define RATE "/GiB"
 
-/* Takes "830us" off the front. */
+/* Reads a time such as "830us" from the front of *text, and moves *text behind it. Returns false if there is no such time, or it is too
+   long. */
 static bool take_time(const char **text, uint64_t *time)
 {
     char *end;

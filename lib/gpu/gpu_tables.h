@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* gpu_tables.h - the implementations that gpu_find() chooses from, and what they have in common. Private to lib/gpu. */
+/* gpu_tables.h - the implementations of struct gpu, from which gpu_find() chooses, and the list of operations that they share. Private to
+   lib/gpu. */
 #ifndef WEIR_GPU_TABLES_H
 #define WEIR_GPU_TABLES_H
 
 #include "lib/gpu/gpu.h"
 
-extern const struct gpu gpu_sim;  /* sim.c; gpu_simulator() gives it where there may be none */
+extern const struct gpu gpu_sim;  /* sim.c; gpu_find() gets it from gpu_simulator() */
 extern const struct gpu gpu_cuda; /* cuda.c, with HAVE_CUDA only */
 
-/* The simulator, or NULL with *why in static or the calling thread's own storage: $WEIR_SIM is no good while it still matters (sim.c), or a
-   library that is installed has no simulator (sim_none.c, with --without-simulator). */
+/* Returns the simulator. Returns NULL, with the reason in *why (static or thread-local storage), if $WEIR_SIM was invalid before the first
+   use (sim.c), or if the library has no simulator (sim_none.c, with --without-simulator). */
 const struct gpu *gpu_simulator(const char **why);
 
-/*
- * X(name, check, parameters, arguments): every operation of struct gpu that can fail. The tables of both implementations are made from it,
- * and the simulator's call counts and fault injection. check, of the simulator: finds what the arguments name; where that is not 0 it is
- * the operation's answer.
- */
+/* X(name, check, parameters, arguments): every operation of struct gpu that can fail. The tables of both implementations, and the
+   simulator's counts of calls and its injected faults, are made from this list. `check` is for the simulator: an expression that looks up
+   the objects that the arguments name; if its value is not 0, the operation returns that value. */
 #define GPU_OPERATIONS(X)                                                                                                                  \
     X(device_count, 0, (int *count), (count))                                                                                              \
     X(versions, 0, (int *driver, int *runtime), (driver, runtime))                                                                         \
