@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The waist on the CUDA runtime. Operations that a program calls all the time are one runtime call. CUDA may write an output of a call
- * that fails; outputs therefore pass through a local, and CUDA_SET.
- */
+/* cuda.c - the table of operations (gpu.h) for the CUDA runtime: devices, streams and captures. Operations that a program calls all the
+   time are one call of the runtime. CUDA may write to an output even if the call fails, so outputs go through a local variable and
+   CUDA_SET(). */
 #include "lib/gpu/clock.h"
 #include "lib/gpu/cuda_internal.h"
 #include "lib/gpu/nvml.h"
@@ -13,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* gpu.h promises CUDA's own numbers. */
+/* gpu.h promises CUDA's own error numbers; these lines check that. */
 #define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #ours " is not " #theirs)
 SAME(GPU_SUCCESS, cudaSuccess);
 SAME(GPU_INVALID_VALUE, cudaErrorInvalidValue);
@@ -39,7 +38,7 @@ SAME(GPU_CAPTURE_STATUS_NONE, cudaStreamCaptureStatusNone);
 SAME(GPU_CAPTURE_STATUS_ACTIVE, cudaStreamCaptureStatusActive);
 SAME(GPU_CAPTURE_STATUS_INVALID, cudaStreamCaptureStatusInvalidated);
 
-/* What processes send each other travels in gpu.h's own structs. */
+/* gpu.h has its own structs for the bytes that processes send each other, of the same sizes as CUDA's. */
 #define SAME_SIZE(ours, theirs) _Static_assert(sizeof(ours) == sizeof(theirs), #ours " has not the size of " #theirs)
 SAME_SIZE(struct gpu_shared_block, struct cudaMemPoolPtrExportData);
 SAME_SIZE(struct gpu_shared_event, cudaIpcEventHandle_t);
@@ -92,7 +91,8 @@ int cuda_device_count(int *count)
     return CUDA_SET(cudaGetDeviceCount(&found), count, found);
 }
 
-/* The runtime's UUID may be that of the whole GPU where the device is a MIG slice of it; the driver's second version tells them apart. */
+/* Reads the UUID of a device. For a MIG slice of a GPU the runtime may return the UUID of the whole GPU; cuDeviceGetUuid_v2() returns that
+   of the slice. */
 static void read_uuid(int device, const struct cudaDeviceProp *properties, unsigned char uuid[16])
 {
     memcpy(uuid, properties->uuid.bytes, 16);
@@ -112,7 +112,7 @@ int cuda_device_info(int device, struct gpu_device_info *info)
     memset(info, 0, sizeof(*info));
     snprintf(info->name, sizeof(info->name), "%s", properties.name);
     info->memory = properties.totalGlobalMem;
-    /* CUDA has no attribute for it. The driver appends the profile to the name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb". */
+    /* CUDA has no attribute for MIG. The driver appends the MIG profile to the name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb". */
     info->mig = strstr(properties.name, " MIG ") != NULL;
     info->os_managed = properties.integrated || properties.pageableMemoryAccessUsesHostPageTables;
     unsigned char uuid[16];
@@ -127,7 +127,7 @@ int cuda_device_info(int device, struct gpu_device_info *info)
 
 int cuda_can_access_peer(int device, int peer, bool *can)
 {
-    /* CUDA names the device that does the accessing first. */
+    /* The first device of CUDA's call is the one that accesses the other. */
     int answer;
     return CUDA_SET(cudaDeviceCanAccessPeer(&answer, peer, device), can, answer != 0);
 }
@@ -206,7 +206,7 @@ int cuda_stream_query(gpu_stream stream)
 
 int cuda_stream_capture_status(gpu_stream stream, enum gpu_capture_status *status)
 {
-    /* Asked once for every request, hence of the driver; its numbers are the runtime's. */
+    /* Every request asks for this, so it calls the driver, which is faster than the runtime and returns the same numbers. */
     const struct cuda_driver *driver = cuda_driver();
     int quick = 0;
     int code = driver ? driver->stream_is_capturing(stream, &quick) : cudaErrorDeviceUninitialized;
@@ -218,7 +218,7 @@ int cuda_stream_capture_status(gpu_stream stream, enum gpu_capture_status *statu
     return code;
 }
 
-/* The runtime's number of the device that the driver knows by this handle. */
+/* Finds the runtime's number of the device with this driver handle. */
 static int find_device(const struct cuda_driver *driver, int wanted, int *device)
 {
     int count = 0, handle;
@@ -262,7 +262,7 @@ int cuda_stream_context(gpu_stream stream, struct gpu_context *context)
     return code;
 }
 
-/* Of the driver's questions this is the only one that a context which was destroyed, and may have become another one, survives. */
+/* Only cuCtxGetId() is safe for a context that was destroyed, even if another context has its handle now. */
 bool cuda_context_is_alive(const struct gpu_context *context)
 {
     const struct cuda_driver *driver = cuda_driver();
@@ -305,7 +305,7 @@ int cuda_capture_end(gpu_stream stream, size_t *nodes)
 
 static void pause_for(uint64_t nanoseconds)
 {
-    /* Until a point in time, so that a signal does not stretch it. */
+    /* Sleep until a fixed time, so that a signal does not make the sleep longer. */
     uint64_t end = gpu_clock_now();
     if (__builtin_add_overflow(end, nanoseconds, &end))
         end = UINT64_MAX;

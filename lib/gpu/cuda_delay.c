@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A kernel that spins for a given time. It is PTX text that the driver compiles, so that the build needs no nvcc and the kernel runs on
- * every GPU from Maxwell on.
+ * cuda_delay.c - a kernel that spins for a given time. It is PTX text that the driver compiles, so the build needs no nvcc, and the kernel
+ * runs on every GPU from Maxwell on.
  *
- * The first delay in a context loads the module, which CUDA forbids while a stream of the process captures: run one delay on each device
- * before a capture begins.
+ * The first delay in a context loads the kernel's module, which CUDA forbids while any stream of the process captures. So run one delay on
+ * each device before a capture begins.
  */
 #include "lib/gpu/cuda_internal.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-/* %globaltimer counts nanoseconds in steps of 1 µs (H200) to 1 ms; a delay lasts at least what is asked, rounded up to a step. */
+/* %globaltimer counts nanoseconds in steps of 1 µs (H200) to 1 ms, so a delay is rounded up to a whole step. */
 static const char delay_ptx[] = ".version 6.4\n"
                                 ".target sm_50\n"
                                 ".address_size 64\n"
@@ -29,19 +29,19 @@ static const char delay_ptx[] = ".version 6.4\n"
                                 "    ret;\n"
                                 "}\n";
 
-/* One for each context that ever delayed; a process has one context for each device, and seldom more, so the list stays short. Entries are
-   never removed: like every module of the runtime they last until the process ends, or the program destroys a context of its own. */
+/* The loaded kernel of one context. A process has one context for each device, and seldom more, so the list stays short. Entries are never
+   removed: like every module, a kernel lasts until its context is destroyed, usually at the end of the process. */
 struct kernel {
     struct kernel *next;
     void *context;
-    unsigned long long id; /* of the context, whose handle a later one may have; 0: the driver has no ids */
+    unsigned long long id; /* of the context, since a later context may have the same handle; 0: the driver has no ids */
     void *function;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct kernel *kernels; /* under lock */
+static struct kernel *kernels; /* guarded by lock */
 
-/* Precondition: the lock is held, and the context is current. */
+/* Loads the kernel into the current context, and adds it to the list. The caller holds the lock. */
 static int load_kernel(const struct cuda_driver *driver, void *context, unsigned long long id, void **function)
 {
     struct kernel *kernel = malloc(sizeof(*kernel));
@@ -85,8 +85,8 @@ static int find_context(const struct cuda_driver *driver, gpu_stream stream, voi
 {
     int code = driver->stream_context(stream, context);
     if (cuda_lacks_context(code)) {
-        /* A fixed stream in a thread that has not used CUDA yet: the runtime makes its device's context current at the first call that
-           needs one. */
+        /* The handle is a fixed one, and the thread has not used CUDA yet: any call of the runtime that needs a context makes the device's
+           current. */
         code = cuda_done(cudaFree(NULL));
         if (!code)
             code = driver->stream_context(stream, context);
@@ -103,7 +103,7 @@ int cuda_delay(gpu_stream stream, uint64_t nanoseconds)
     int code = find_context(driver, stream, &context);
     if (code)
         return code;
-    /* The stream may belong to another device than the thread's current one. Pushing leaves that one to come back to. */
+    /* The stream may belong to another device than the current one. Pushing its context keeps the current one, for the pop below. */
     code = driver->context_push(context);
     if (code)
         return code;

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The runtime brings everything but loading a kernel from PTX, on MIG the right UUID, events behind a whole device, the device of a stream
- * (before 12.8), and whether a device is in use. For these the driver is asked directly, and for what every request and every free asks:
- * cuStreamIsCapturing takes 14 ns where the runtime's wrapper takes 48, cuMemAllocFromPoolAsync and cuMemFreeAsync together 23 to 30 ns less
- * than the runtime's (H200, driver 580). It is opened by name rather than linked, so that a program with Weir in it starts on a machine
- * without a driver and can say what is missing.
+ * cuda_driver.c - the functions of the CUDA driver that Weir calls directly.
+ *
+ * Some are missing in the runtime: loading a kernel from PTX, the right UUID on MIG, events behind a whole device, the device of a stream
+ * (before 12.8), and whether a device is in use. Others are called for each request or free, and are faster than the runtime's:
+ * cuStreamIsCapturing takes 14 ns where the runtime's wrapper takes 48, and cuMemAllocFromPoolAsync and cuMemFreeAsync together take 23 to
+ * 30 ns less (H200, driver 580).
+ *
+ * The driver's library is opened by name, not linked, so that a program with Weir starts on a machine without a driver and can report what
+ * is missing.
  */
 #include "lib/gpu/cuda_internal.h"
 
@@ -12,16 +16,16 @@
 #include <pthread.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct cuda_driver driver; /* written by load(), under `once` */
+static struct cuda_driver driver; /* written by load(), which runs once */
 const struct cuda_driver *_Atomic cuda_driver_loaded;
 
 static void load(void)
 {
-    /* The library stays open for good: the runtime holds it anyway, and the driver does not survive being unloaded. */
+    /* The library stays open: the runtime uses it too, and the driver cannot be unloaded and loaded again. */
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return;
-    /* Names with their version, as the macros of cuda.h would choose them. */
+    /* The names include the version suffix that the macros of cuda.h would choose. */
     const struct {
         const char *symbol;
         void **slot;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuda_event.c - events, of which those that live in a context of the program's own are not touched once it was destroyed.
+ * cuda_event.c - events. An event in a context that the program has destroyed must not be used any more.
  *
- * An event lives in the context that was current when it was made, mostly that of its device, which the runtime keeps. A program may
- * destroy one of its own at any time, and the driver then crashes at some questions to its events, on some machines at all of them
- * (measured). So the handle of such an event is that of a record, which knows the context; the lowest bit, which is clear in handles of
- * CUDA's, tells the two apart. Before driver 12.0, where contexts have no numbers, there are no records.
+ * An event lives in the context that was current when the event was made. Mostly that is the device's primary context, which the runtime
+ * keeps. But a program may have contexts of its own and may destroy them at any time; then the driver crashes on some calls with the
+ * context's events, on some machines on all of them (measured). So the handle of an event in such a context points to a record, which knows
+ * the context. The lowest bit of the handle is set if it points to a record; it is clear in CUDA's own handles. Before driver 12.0 contexts
+ * have no ids, and there are no records.
  */
 #include "lib/gpu/cuda_internal.h"
 
@@ -20,10 +21,10 @@ struct record {
     struct gpu_context context;
 };
 
-/* Numbers of the contexts that the runtime keeps, by the driver's number of the device; 0: not known yet. */
+/* Ids of the devices' primary contexts, by the driver's number of the device; 0: not known yet. */
 static _Atomic unsigned long long kept[DEVICES_MAX];
 
-/* Whether this context, which is current, is the one that the runtime keeps for its device. It is not made for that question. */
+/* Returns whether the current context, with this id, is the primary context of its device. Does not create that primary context. */
 static bool is_kept(const struct cuda_driver *driver, unsigned long long id)
 {
     int handle, active = 0;
@@ -44,7 +45,7 @@ static bool is_kept(const struct cuda_driver *driver, unsigned long long id)
     return found == id;
 }
 
-/* The handle of an event that was just made in the current context. */
+/* Makes the handle of an event that was just made in the current context. If that fails, destroys the event. */
 static cudaError_t name_event(cudaEvent_t made, gpu_event *event)
 {
     const struct cuda_driver *driver = cuda_driver();
@@ -65,13 +66,13 @@ static cudaError_t name_event(cudaEvent_t made, gpu_event *event)
     return cudaSuccess;
 }
 
-/* NULL: it lives in a context of the runtime's. */
+/* Returns the record of an event, or NULL if the event lives in a primary context. */
 static struct record *record_of(gpu_event event)
 {
     return (uintptr_t)event & 1 ? (struct record *)((uintptr_t)event - 1) : NULL;
 }
 
-/* CUDA's handle, or GPU_CONTEXT_DESTROYED. */
+/* Sets *found to CUDA's handle of the event. Returns GPU_CONTEXT_DESTROYED if the event's context was destroyed. */
 static int find_event(gpu_event event, cudaEvent_t *found)
 {
     const struct record *record = record_of(event);
@@ -79,7 +80,7 @@ static int find_event(gpu_event event, cudaEvent_t *found)
     return record && !cuda_context_is_alive(&record->context) ? GPU_CONTEXT_DESTROYED : GPU_SUCCESS;
 }
 
-/* Makes the call with CUDA's handle, `found`, and is the operation's code. */
+/* Makes the call, in which `found` is CUDA's handle of the event, and returns the operation's code. */
 #define ON_EVENT(event, call)                                                                                                              \
     ({                                                                                                                                     \
         cudaEvent_t found;                                                                                                                 \
@@ -170,7 +171,7 @@ int cuda_event_record_device(gpu_event event, int device)
 
 int cuda_event_query(gpu_event event)
 {
-    /* Some runtimes keep "not ready" as the last error, though it is the answer to the question. */
+    /* Some runtimes record "not ready" as the thread's last error, so the call goes through cuda_done() too. */
     return ON_EVENT(event, cudaEventQuery(found));
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuda_internal.h - what the cuda*.c files share. Nobody else includes it.
+ * cuda_internal.h - declarations that the cuda*.c files share. No other file includes it.
  *
- * No state but what cuda_driver.c and cuda_delay.c load once, each behind its own lock. CUDA keeps the last error of each thread until
- * somebody reads it; no operation leaves one behind.
+ * cuda_driver.c, cuda_delay.c and cuda_event.c keep what they have found once; there is no other state. CUDA remembers the last error of
+ * each thread until somebody reads it; no operation leaves one behind.
  */
 #ifndef WEIR_CUDA_INTERNAL_H
 #define WEIR_CUDA_INTERNAL_H
@@ -25,25 +25,27 @@ GPU_OPERATIONS(CUDA_OPERATION_DECLARE)
 
 /* Features (cuda_features.c): the one place that knows which toolkit has what ---------------------------------------------------------- */
 
-/* Of the operations, those that cannot fail. */
+/* The operations that cannot fail. */
 bool cuda_context_is_alive(const struct gpu_context *context);
 bool cuda_supports(int device, enum gpu_feature feature, char *why, size_t len);
 
-/* Writes why there is no such feature. Returns false. */
+/* Writes the reason why there is no such feature, and returns false. */
 __attribute__((format(printf, 3, 4))) bool cuda_refuse(char *why, size_t len, const char *format, ...);
 
-/* CUDA's name of a pool attribute, and whether CUDA keeps it as an int instead of 64 bits. False if this toolkit has no such attribute. */
+/* Sets *name to CUDA's name of a pool attribute, and *is_int to whether CUDA keeps it as an int instead of 64 bits. Returns false if this
+   toolkit has no such attribute. */
 bool cuda_pool_attribute(enum gpu_pool_attribute attribute, enum cudaMemPoolAttr *name, bool *is_int);
 
-/* Fills in what pools are created from. GPU_NOT_SUPPORTED if this toolkit cannot express it. */
+/* Converts the description of a pool to CUDA's. Returns GPU_NOT_SUPPORTED if this toolkit cannot express it. */
 int cuda_pool_props(const struct gpu_pool_spec *spec, struct cudaMemPoolProps *props);
 
-/* The driver (cuda_driver.c): the few entry points that the runtime does not offer, or wraps at a price -------------------------------- */
+/* The driver (cuda_driver.c): functions that the runtime lacks or wraps at a price ----------------------------------------------------- */
 
-struct cuda_page_props;  /* CUmemAllocationProp, and */
-struct cuda_page_access; /* CUmemAccessDesc, in cuda_map.c */
+struct cuda_page_props;  /* CUmemAllocationProp and */
+struct cuda_page_access; /* CUmemAccessDesc, defined in cuda_map.c */
 
-/* Error numbers are those of the runtime: since CUDA 10.1 both count alike. Contexts, modules and functions are opaque. */
+/* The driver's functions. They return the runtime's error numbers: since CUDA 10.1 driver and runtime have the same. Contexts, modules and
+   functions are opaque pointers. */
 struct cuda_driver {
     int (*stream_context)(gpu_stream stream, void **context);
     int (*context_push)(void *context);
@@ -66,7 +68,7 @@ struct cuda_driver {
     int (*primary_context_retain)(void **context, int handle);
     int (*primary_context_release)(int handle);
     int (*device_attribute)(int *value, int attribute, int handle);
-    /* Ranges and pages (cuda_map.c); used only where can_map. */
+    /* Ranges and pages (cuda_map.c); used only if can_map is set. */
     bool can_map;
     int (*page_granularity)(size_t *granularity, const struct cuda_page_props *props, int option);
     int (*range_reserve)(unsigned long long *address, size_t size, size_t alignment, unsigned long long wanted, unsigned long long flags);
@@ -78,25 +80,27 @@ struct cuda_driver {
     int (*page_access)(unsigned long long address, size_t size, const struct cuda_page_access *access, size_t count);
 };
 
-/* Whether the driver failed because the calling thread has no context yet. The runtime makes one when it is asked the same. */
+/* Returns whether the driver failed because the calling thread has no context yet. The same call of the runtime makes a context first. */
 static inline bool cuda_lacks_context(int code)
 {
     return code == cudaErrorDeviceUninitialized || code == cudaErrorInitializationError;
 }
 
-/* Finds the driver's functions. NULL: the machine has no CUDA driver, or one that lacks a function which may not be NULL. */
+/* Looks up the driver's functions, and returns them. Returns NULL if the machine has no CUDA driver, or one that lacks a function without
+   which Weir cannot work. */
 const struct cuda_driver *cuda_driver_load(void);
-extern const struct cuda_driver *_Atomic cuda_driver_loaded; /* what cuda_driver_load() found */
+extern const struct cuda_driver *_Atomic cuda_driver_loaded; /* NULL until cuda_driver_load() has found the functions */
 
-/* The driver's functions, without a call if they were found before. */
+/* Returns the driver's functions, without a call if they were found before. */
 static inline const struct cuda_driver *cuda_driver(void)
 {
     const struct cuda_driver *driver = atomic_load_explicit(&cuda_driver_loaded, memory_order_acquire);
     return driver ? driver : cuda_driver_load();
 }
 
-/* The driver, for what works on the memory of a stream; NULL: the runtime has to do it. Before CUDA 12 cudaSetDevice() leaves the context of
-   the device before in place until the runtime's next call, and with it what a null stream means. */
+/* Returns the driver for operations on the memory of a stream, or NULL if the runtime must do them. Before CUDA 12, cudaSetDevice()
+   leaves the context of the former device current until the next call of the runtime, so to the driver a null stream would mean the
+   former device. */
 static inline const struct cuda_driver *cuda_driver_of_streams(void)
 {
     return CUDART_VERSION >= 12000 ? cuda_driver() : NULL;
@@ -104,15 +108,16 @@ static inline const struct cuda_driver *cuda_driver_of_streams(void)
 
 /* Ranges and pages (cuda_map.c) -------------------------------------------------------------------------------------------------------- */
 
-/* Whether driver and device can; else why not. */
+/* Returns whether the driver and the device can map pages; if not, `why` gets the reason. */
 bool cuda_can_map(int device, char *why, size_t len);
 
 /* Errors and devices (cuda.c) ---------------------------------------------------------------------------------------------------------- */
 
-/* Clears CUDA's last error if it is `code`, and leaves any other to the application. */
+/* Clears CUDA's last error if it is `code`; any other error is the application's and stays. */
 void cuda_forget_error(int code);
 
-/* What each operation ends with: an error that it returns does not stay behind as the thread's last one. */
+/* Ends an operation with CUDA's code `code`: an error that the operation returns does not stay behind as the thread's last error. Returns
+   `code`. */
 static inline int cuda_done(int code)
 {
     if (code != GPU_SUCCESS)
@@ -120,15 +125,13 @@ static inline int cuda_done(int code)
     return code;
 }
 
-/*
- * Makes device current for the calls up to cuda_leave_device(), which gets *former. The switch is left out where it would change nothing:
- * it costs time, and from CUDA 12 on cudaSetDevice() creates the device's context. For that reason coming back to a device that the thread
- * never used, as device 0 can be, creates its context too: CUDA has no way back to "none chosen yet".
- */
+/* Makes the device current until cuda_leave_device(), which gets *former. Both leave out cudaSetDevice() if nothing would change: the call
+   costs time, and from CUDA 12 on it creates the device's context. That also means: to go back to a device that the thread has never used,
+   as device 0 can be, creates that device's context, since CUDA has no way back to "no device chosen yet". */
 int cuda_enter_device(int device, int *former);
 void cuda_leave_device(int device, int former);
 
-/* Makes the call, and sets the operation's output if that succeeds, which CUDA may write to in any case; is the operation's code. */
+/* Makes the call and returns its code; sets the output only if the call succeeds, since CUDA may write to outputs of a call that fails. */
 #define CUDA_SET(call, output, value)                                                                                                      \
     ({                                                                                                                                     \
         int code_ = (int)(call);                                                                                                           \
@@ -137,7 +140,7 @@ void cuda_leave_device(int device, int former);
         cuda_done(code_);                                                                                                                  \
     })
 
-/* Makes the call with the device current, and is the operation's code. */
+/* Makes the call with the device current, and returns its code. */
 #define CUDA_ON_DEVICE(device, call)                                                                                                       \
     ({                                                                                                                                     \
         int former_, made_ = cuda_enter_device((device), &former_);                                                                        \
