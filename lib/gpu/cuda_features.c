@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What each CUDA version adds, in one table, and the code that differs by toolkit. This is the only file that looks at CUDART_VERSION.
+ * cuda_features.c - one table of the features that CUDA versions have added, and the code that differs by toolkit. Only this file compares
+ * toolkit versions feature by feature.
  *
- * A feature needs a toolkit that can express it, a driver that implements it, and a device that has it; each is asked in that order, and
- * the first that lacks it is named. Versions are those of the first headers, of 11.2 to 13.0, that have the names.
+ * A feature needs a toolkit that can express it, a driver that implements it, and a device that has it. They are checked in this order, and
+ * the message names the first that lacks the feature. The versions are those of the first headers, from 11.2 to 13.0, that have the names.
  */
 #include "lib/gpu/cuda_internal.h"
 
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* For checking that the oldest code paths compile with newer headers: -DWEIR_CUDA_ASSUME=11020. */
+/* -DWEIR_CUDA_ASSUME=11020 checks that the code for old toolkits compiles with newer headers. */
 #if defined(WEIR_CUDA_ASSUME)
 #define TOOLKIT WEIR_CUDA_ASSUME
 #else
@@ -24,7 +25,8 @@
 #error "Weir needs a CUDA toolkit of 11.2 or later: memory pools are not in older ones"
 #endif
 
-/* Names that newer headers brought. Where the headers are older, the number is never used: the toolkit column comes first. */
+/* Names that only newer headers have. With older headers the number 0 stands for them and is never used, since the toolkit is checked
+   first. */
 #if TOOLKIT >= 11030
 #define ATTRIBUTE_HANDLE_TYPES cudaDevAttrMemoryPoolSupportedHandleTypes
 #else
@@ -45,18 +47,18 @@
 #define HANDLE_FABRIC 0x8u   /* cudaMemHandleTypeFabric, since 12.4 */
 
 struct feature {
-    int toolkit, driver;           /* the first that have it */
-    bool on_pools;                 /* needs GPU_FEATURE_POOLS as well */
-    enum cudaDeviceAttr attribute; /* which device has it; asked only from attribute_since on, of toolkit and driver */
-    int attribute_since;           /* 0: every device that has what on_pools says */
-    unsigned mask;                 /* bits that the attribute must have; 0: any */
-    const char *lacks;             /* what to say of a device without it */
+    int toolkit, driver;           /* the first versions with the feature */
+    bool on_pools;                 /* it also needs GPU_FEATURE_POOLS */
+    enum cudaDeviceAttr attribute; /* the device attribute to check, if toolkit and driver are at least attribute_since */
+    int attribute_since;           /* 0: no attribute; every device has the feature (if on_pools: every one with pools) */
+    unsigned mask;                 /* bits that must be set in the attribute; 0: any bit */
+    const char *lacks;             /* the message for a device without the feature */
 };
 
 static const struct feature features[GPU_FEATURE_COUNT] = {
     [GPU_FEATURE_POOLS] = { 11020, 11020, false, cudaDevAttrMemoryPoolsSupported, 11020, 0, "the device does not support memory pools" },
     [GPU_FEATURE_POOL_USAGE] = { 11030, 11030, true, (enum cudaDeviceAttr)0, 0, 0, NULL },
-    /* 12.2 has the name of the location too, but up to 12.9 CUDA documents that no pool can be created on it. */
+    /* 12.2 has the name of this location too, but up to 12.9 CUDA's documentation says that no pool can be created there. */
     [GPU_FEATURE_POOL_HOST] = { 13000, 13000, true, ATTRIBUTE_HOST, 13000, 0, "the device does not support pools on host memory" },
     [GPU_FEATURE_POOL_HOST_NUMA] = { 12020, 12020, true, ATTRIBUTE_HOST_NUMA, 12090, 0,
                                      "the device does not support pools on host NUMA nodes" },
@@ -66,7 +68,7 @@ static const struct feature features[GPU_FEATURE_COUNT] = {
     [GPU_FEATURE_POOL_FABRIC] = { 12040, 12040, true, ATTRIBUTE_HANDLE_TYPES, 11030, HANDLE_FABRIC,
                                   "the device does not support pools exportable as a fabric handle" },
     [GPU_FEATURE_STREAM_ID] = { 12000, 12000, false, (enum cudaDeviceAttr)0, 0, 0, NULL },
-    /* The driver is asked by name, whatever the toolkit. */
+    /* The driver's function is looked up by name, so every toolkit will do. */
     [GPU_FEATURE_DEVICE_EVENT] = { 11020, 12050, false, (enum cudaDeviceAttr)0, 0, 0, NULL },
     [GPU_FEATURE_MAPPING] = { 11020, 11020, false, (enum cudaDeviceAttr)0, 0, 0, NULL },
 };
@@ -91,8 +93,8 @@ int cuda_stream_id(gpu_stream stream, uint64_t *id)
 #endif
 }
 
-/* The same function with more and more outputs behind the id: what counts are the headers that there are, also where older ones are
-   assumed. */
+/* Newer toolkits have the same function with more outputs after the id. CUDART_VERSION decides here, not TOOLKIT, because the call must
+   match the headers in use even if an older toolkit is assumed. */
 int cuda_stream_capture_id(gpu_stream stream, uint64_t *id)
 {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -155,7 +157,7 @@ int cuda_graph_trim(int device)
 bool cuda_pool_attribute(enum gpu_pool_attribute attribute, enum cudaMemPoolAttr *name, bool *is_int)
 {
     static const struct {
-        enum cudaMemPoolAttr name; /* 0: not in this toolkit */
+        enum cudaMemPoolAttr name; /* 0: this toolkit lacks the attribute */
         bool is_int;
     } attributes[] = {
         [GPU_POOL_RELEASE_THRESHOLD] = { cudaMemPoolAttrReleaseThreshold, false },
@@ -178,7 +180,7 @@ bool cuda_pool_attribute(enum gpu_pool_attribute attribute, enum cudaMemPoolAttr
 
 int cuda_pool_props(const struct gpu_pool_spec *spec, struct cudaMemPoolProps *props)
 {
-    /* CUDA asks for zeros in everything reserved, which is also how an older driver sees that nothing newer is wanted. */
+    /* CUDA wants zeros in all reserved members; to an older driver, zeros mean that no newer feature is asked for. */
     memset(props, 0, sizeof(*props));
     props->allocType = cudaMemAllocationTypePinned;
     props->handleTypes = spec->posix_fd ? cudaMemHandleTypePosixFileDescriptor : cudaMemHandleTypeNone;
@@ -235,7 +237,7 @@ bool cuda_refuse(char *why, size_t len, const char *format, ...)
     return false;
 }
 
-/* False, with the reason; true if device exists. */
+/* Returns true if the device exists; else writes the reason and returns false. */
 static bool has_device(int device, char *why, size_t len)
 {
     int count = 0;
@@ -247,7 +249,7 @@ static bool has_device(int device, char *why, size_t len)
     return true;
 }
 
-/* Whether the toolkit and the driver have the feature. */
+/* Returns whether the toolkit and the driver have the feature; if not, writes the reason. */
 static bool has_versions(const struct feature *feature, int driver, char *why, size_t len)
 {
     if (TOOLKIT < feature->toolkit)
@@ -261,7 +263,8 @@ static bool has_versions(const struct feature *feature, int driver, char *why, s
 
 static bool has_attribute(const struct feature *feature, int driver, int device, char *why, size_t len)
 {
-    /* Where it cannot be asked for yet, the attempt to create such a pool is what tells. */
+    /* If the attribute does not exist yet in this toolkit or driver, assume the feature: creating such a pool will then fail if the device
+       lacks it. */
     if (!feature->attribute_since || TOOLKIT < feature->attribute_since || driver < feature->attribute_since)
         return true;
     int value = 0;
@@ -272,7 +275,8 @@ static bool has_attribute(const struct feature *feature, int driver, int device,
     return has || cuda_refuse(why, len, "%s", feature->lacks);
 }
 
-/* A virtual GPU is named after its profile: "GRID T4-4Q", "NVIDIA A40-48C". No physical one ends in a dash, digits and one of these. */
+/* A virtual GPU is named after its profile: "GRID T4-4Q", "NVIDIA A40-48C". No physical GPU has a name that ends in a dash, digits and one
+   of these letters. */
 static bool is_virtual_name(const char *name)
 {
     size_t end = strlen(name);
@@ -284,7 +288,7 @@ static bool is_virtual_name(const char *name)
     return digit > 0 && digit < end - 1 && name[digit - 1] == '-';
 }
 
-/* Where the attribute promises file descriptors, but sharing them between processes does not work. */
+/* Returns false, with the reason, on machines where the attribute promises export by file descriptor but processes cannot share pools. */
 static bool may_share(int device, char *why, size_t len)
 {
     if (access("/dev/dxg", F_OK) == 0)
@@ -300,7 +304,7 @@ static bool may_share(int device, char *why, size_t len)
     return true;
 }
 
-/* Where the attribute may promise it, but a virtual GPU's memory is its host's business. */
+/* Returns false, with the reason, on a virtual GPU: its attribute may promise mapping, but the host of the GPU decides over its memory. */
 static bool may_map(int device, char *why, size_t len)
 {
     struct gpu_device_info info;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * cuda_map.c - address ranges, and pages that are mapped into them. The runtime has no such calls, so the driver is asked (cuda_driver.c).
- * It wants its structs as cuda.h has them, which this does not include: wheels of the runtime do not bring it.
- */
+/* cuda_map.c - address ranges, and pages that are mapped into them. The runtime has no such calls, so these call the driver
+   (cuda_driver.c). The structs of cuda.h are declared here again, because the runtime's Python wheels, with which Weir can be built, lack
+   cuda.h. */
 #include "lib/gpu/cuda_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Of cuda.h, where these numbers and structs have been the same since 11.2. */
+/* From cuda.h, where these numbers and structs have been the same since 11.2. */
 enum {
     ATTRIBUTE_MAPPING = 102,  /* CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
     ATTRIBUTE_POSIX_FD = 103, /* CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
@@ -53,7 +52,8 @@ static const struct cuda_driver *mapping_driver(void)
     return driver && driver->can_map ? driver : NULL;
 }
 
-/* Pages can be exported and used for RDMA where the device allows that: neither costs anything (measured), nor can it be added later. */
+/* Describes the pages of a device. They can be exported and used for RDMA if the device allows that: both are free of cost (measured), and
+   cannot be added to a page later. */
 static struct cuda_page_props props_of(const struct cuda_driver *driver, int device)
 {
     struct cuda_page_props props;
@@ -80,7 +80,7 @@ bool cuda_can_map(int device, char *why, size_t len)
     return true;
 }
 
-/* The calls below need a context, which the runtime makes. */
+/* These calls of the driver need a context; CUDA_ON_DEVICE() has the runtime make one. */
 
 int cuda_range_reserve(int device, uint64_t size, void **range)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cuda_pool.c - the operations on memory pools and their memory. */
+/* cuda_pool.c - operations on memory pools and on their blocks. */
 #include "lib/gpu/cuda_internal.h"
 
 #include <fcntl.h>
@@ -43,7 +43,7 @@ static int create_pool(const struct gpu_pool_spec *spec, gpu_pool *pool)
     if (code)
         return code;
     if (spec->location != GPU_LOCATION_DEVICE) {
-        /* A pool on host memory starts out accessible from the host alone. */
+        /* At first only the host has access to a pool on host memory. */
         code = cuda_pool_set_access(created, spec->device, GPU_ACCESS_READ_WRITE);
         if (code) {
             (void)cudaMemPoolDestroy(created);
@@ -56,7 +56,7 @@ static int create_pool(const struct gpu_pool_spec *spec, gpu_pool *pool)
 
 int cuda_pool_create(const struct gpu_pool_spec *spec, gpu_pool *pool)
 {
-    /* The runtime makes a context for the current device where the thread has none yet: it shall be that of the pool. */
+    /* If the thread has no context yet, the runtime makes one for the current device: that should be the device of the pool. */
     return CUDA_ON_DEVICE(spec->device, create_pool(spec, pool));
 }
 
@@ -125,9 +125,9 @@ int cuda_pool_export(gpu_pool pool, int *fd)
 
 int cuda_pool_import(int device, int fd, gpu_pool *pool)
 {
-    /* The pool gets its place in the address space of the current device's context. */
+    /* The pool gets addresses in the context of the current device. */
     gpu_pool imported;
-    void *handle = (void *)(intptr_t)fd; /* how CUDA wants a descriptor */
+    void *handle = (void *)(intptr_t)fd; /* CUDA takes the descriptor as a pointer */
     return CUDA_SET(
         CUDA_ON_DEVICE(device, cudaMemPoolImportFromShareableHandle(&imported, handle, cudaMemHandleTypePosixFileDescriptor, 0)), pool,
         imported);
@@ -135,7 +135,7 @@ int cuda_pool_import(int device, int fd, gpu_pool *pool)
 
 /* Memory ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Every request and every free comes here, hence to the driver. */
+/* Every request and every free calls these two, so they call the driver, which is faster than the runtime. */
 
 int cuda_malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
 {

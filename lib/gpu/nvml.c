@@ -13,15 +13,15 @@
 
 #include "lib/gpu/clock.h"
 
-#ifndef NVML_LIBRARY /* a test has one of its own */
+#ifndef NVML_LIBRARY /* a test sets its own */
 #define NVML_LIBRARY "libnvidia-ml.so.1"
 #endif
-#define TOO_FEW_PLACES 7       /* NVML_ERROR_INSUFFICIENT_SIZE: the count says how many there are */
-#define PROCESSES_MAX 4096     /* the most processes that NVML is asked for */
-#define TRIES 3                /* processes may come between two questions */
+#define TOO_FEW_PLACES 7       /* NVML_ERROR_INSUFFICIENT_SIZE: the returned count is the number of processes */
+#define PROCESSES_MAX 4096     /* the most processes for which NVML is asked */
+#define TRIES 3                /* new processes may start between two calls */
 #define PATIENCE (GPU_SECOND / 4)
 
-/* nvmlProcessInfo_v2_t. */
+/* The layout of nvmlProcessInfo_v2_t. */
 struct nvml_process {
     unsigned pid;
     unsigned long long bytes; /* all ones: not available */
@@ -32,28 +32,28 @@ typedef int list_fn(void *device, unsigned *count, struct nvml_process *processe
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/*
- * The library may take seconds: to begin, behind a busy driver, or for ever behind one that hangs. So a thread of its own asks each question,
- * and the caller waits for PATIENCE at most. An answer that comes later is dropped, and nobody else asks until then.
- */
+/* One call of nvml_processes(). The library may take seconds to begin, wait behind a busy driver, or hang for ever with the driver. So a
+   thread of its own asks the library, and the caller waits for PATIENCE at most. An answer that comes later is dropped, and until it comes
+   no other caller may ask. */
 struct question {
     char uuid[sizeof((struct gpu_device_info *)0)->uuid];
     bool is_told;
     size_t count;
     struct gpu_process processes[PROCESSES_MAX];
-    bool is_answered;  /* guarded by turn.lock: the thread that asked is done with all this */
-    bool is_abandoned; /* guarded by turn.lock: that thread frees it */
+    bool is_answered;  /* guarded by turn.lock: the asking thread does not use the question any more */
+    bool is_abandoned; /* guarded by turn.lock: the caller is gone, and the asking thread frees the question */
 };
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t answered; /* of the monotonic clock; made under `once` */
-    bool is_under_way;       /* guarded by lock: a thread asks */
+    pthread_cond_t answered; /* uses the monotonic clock; made by prepare(), which runs once */
+    bool is_under_way;       /* guarded by lock: a thread is asking */
 } turn = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Written by load(), by the one thread that asks. list: of programs that compute, and of those that draw; both may have one process. */
+/* Written by load(), in the one thread that asks at a time. list: the functions that list compute and graphics processes; a process may be
+   in both lists. */
 static struct {
-    bool is_loaded; /* or cannot be */
+    bool is_loaded; /* true also if loading failed */
     int (*find)(const char *uuid, void **device);
     list_fn *list[2];
 } nvml;
@@ -80,7 +80,7 @@ static void load(void)
         *(void **)&nvml.find = dlsym(library, "nvmlDeviceGetHandleByUUID");
 }
 
-/* Adds those that are not there yet. */
+/* Adds the processes that are not in the list yet; *count is also raised for those that find no room. */
 static void merge(struct gpu_process *processes, size_t room, size_t *count, const struct nvml_process *found, unsigned found_count)
 {
     for (unsigned i = 0; i < found_count; i++) {
@@ -96,7 +96,7 @@ static void merge(struct gpu_process *processes, size_t room, size_t *count, con
     }
 }
 
-/* false: it was not told. */
+/* Asks NVML for one list. Returns false if NVML fails or host memory runs out. */
 static bool list(list_fn *ask, void *device, struct gpu_process *processes, size_t room, size_t *count)
 {
     unsigned places = 64;
@@ -115,7 +115,8 @@ static bool list(list_fn *ask, void *device, struct gpu_process *processes, size
     return code == 0;
 }
 
-/* A process that does not find itself reads the ids of another namespace, which are those of other processes here. */
+/* Returns whether this process is in the list. If not, the process ids are those of another PID namespace, and may be ids of other
+   processes here. */
 static bool has_self(const struct gpu_process *processes, size_t count)
 {
     size_t place = 0;
@@ -152,7 +153,8 @@ static void *ask(void *data)
     return NULL;
 }
 
-/* With the lock. The application's signals are not for the thread. */
+/* Starts the thread that asks, with all signals blocked, since signals are the application's. Returns false if a thread is asking already
+   or none can be started. The caller holds the lock. */
 static bool start(struct question *question)
 {
     sigset_t all, former;
@@ -177,7 +179,7 @@ static void prepare(void)
     pthread_condattr_destroy(&attributes);
 }
 
-/* Asks in a thread. false: the question is that thread's. */
+/* Starts a thread that asks, and waits for its answer. Returns false if the answer is late: the thread then owns and frees the question. */
 static bool ask_in_time(struct question *question)
 {
     struct timespec until = gpu_clock_timespec(gpu_clock_now() + PATIENCE);
