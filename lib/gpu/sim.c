@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* sim.c - the simulated machine as a whole: starting it, entering it, faults and counts, and its table of operations. */
+/* sim.c - the simulated machine as a whole: its start, the entry of each operation, injected faults and counts of calls, and the table of
+   operations. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -15,7 +16,7 @@
 struct sim sim = { .lock = PTHREAD_MUTEX_INITIALIZER, .machine = { .fd = -1 }, .map = { .fd = -1 } };
 _Thread_local struct sim_thread *sim_self;
 
-/* Of the settings, when the machine did not start. */
+/* The message that says why the machine did not start. */
 static _Thread_local char start_error[256];
 
 /* Threads and forks -------------------------------------------------------------------------------------------------------------------- */
@@ -36,7 +37,7 @@ static void unlock(void)
     pthread_mutex_unlock(&sim.lock);
 }
 
-/* The forking thread holds the lock, so that the child's copy of the machine is whole. As with CUDA, it is of no use there. */
+/* The forking thread holds the lock, so the child's copy of the machine is consistent. But as with CUDA, the child cannot use it. */
 static void after_fork_in_child(void)
 {
     sim.forked = sim.used || sim_machine_is_named();
@@ -45,7 +46,7 @@ static void after_fork_in_child(void)
     unlock();
 }
 
-/* A thread ended: its per-thread streams go with it. */
+/* Runs at the end of a thread: its per-thread streams end with it. */
 static void forget_thread(void *data)
 {
     struct sim_thread *thread = data;
@@ -64,7 +65,8 @@ static void forget_thread(void *data)
     sim_self = NULL;
 }
 
-/* At exit, or when the library is unloaded: the thread must not outlive the code. Without a name there is nothing to leave. */
+/* Runs at exit, or when the library is unloaded: sim_thread.c's thread must not outlive its code. A machine without a name has no such
+   thread. */
 __attribute__((destructor)) static void leave_machine(void)
 {
     pthread_mutex_lock(&sim.lock);
@@ -82,7 +84,7 @@ static void init_process(void)
     pthread_atfork(lock, unlock, after_fork_in_child);
 }
 
-/* Sets sim_self. False if there is no host memory for it. */
+/* Sets sim_self. Returns false if host memory runs out. */
 static bool know_thread(void)
 {
     if (sim_self)
@@ -132,7 +134,7 @@ static int start_device(int device)
     return 0;
 }
 
-/* An error stands in start_error too. */
+/* Starts the machine. Returns 0 or an error, whose message is then in start_error too. */
 static int start_machine(const struct sim_settings *settings)
 {
     clear_machine();
@@ -157,7 +159,7 @@ static const char *remedy(void)
     return *start_error ? start_error : "WEIR_SIM says which devices the simulator has";
 }
 
-/* The first use of the simulator reads the environment. */
+/* Starts the machine from the environment at the first use of the simulator. */
 static int start_if_needed(void)
 {
     struct sim_settings settings;
@@ -223,7 +225,7 @@ static int take_fault(struct sim_fault *fault)
     return fault->nth && !--fault->nth ? fault->code : 0;
 }
 
-/* Both are asked, so that both count the call. */
+/* Both faults count this call, even if the first one fires. */
 static int injected(enum sim_operation operation)
 {
     int own = take_fault(&sim.settings.faults[operation]);
@@ -231,7 +233,8 @@ static int injected(enum sim_operation operation)
     return own ? own : any;
 }
 
-/* Takes the lock, which sim_leave() drops, also if the operation must not run because this returns an error. */
+/* Takes the lock, which sim_leave() releases. Returns 0, or the error because of which the operation must not run; sim_leave() is called in
+   either case. */
 static int sim_enter(enum sim_operation operation)
 {
     lock();
@@ -251,7 +254,7 @@ static int sim_enter(enum sim_operation operation)
     return code ? code : sim.sticky;
 }
 
-/* What the call costs passes once it is done, whatever came of it. */
+/* The cost of a call passes on the clock after the call is done, even if it failed. */
 static int charge(enum sim_operation operation, int code)
 {
     uint64_t cost = gpu_cost_of(sim.settings.costs[operation], sim.handled);
@@ -385,7 +388,7 @@ static bool supports(int device, enum gpu_feature feature, char *why, size_t len
     return yes;
 }
 
-/* Named as the operations are: it is the driver's part where instructions are counted (tests/build/instructions.sh). */
+/* The name begins like those of the operations, because tests/build/instructions.sh counts such functions as the driver's. */
 static __attribute__((noinline)) bool enter_context_is_alive(const struct gpu_context *context)
 {
     lock();
@@ -402,7 +405,7 @@ static uint64_t now(void)
     return time;
 }
 
-/* Named as what is entered in the driver's place (tests/build/instructions.sh). */
+/* The name begins with enter_, because tests/build/instructions.sh counts such functions as the driver's. */
 static __attribute__((noinline)) uint64_t enter_clock(void)
 {
     return sim_machine_is_named() ? gpu_clock_coarse() : now();

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sim.h - what tests ask of the simulator beyond gpu.h. State is process-wide, behind one lock; any thread may call.
+ * sim.h - functions of the simulator beyond gpu.h, for tests. The state belongs to the process, behind one lock; any thread may call.
  *
- * With name=X among the settings the machine is one that all processes of this user with that name share, at most 64 at a time, all
- * with the same other settings but for fail=: device memory, exported pools, shared events and the clock, which then is CLOCK_MONOTONIC and
- * passes by itself. What is below is of the calling process alone there too. A process is on a machine from its first operation until it
- * ends or configures another one; it holds one descriptor meanwhile.
+ * The simulator has one machine for each process, unless the settings contain name=X. Then all processes of this user with the same name
+ * share one machine, a *named machine*: its device memory, exported pools, shared events and clock, which then is CLOCK_MONOTONIC and runs
+ * by itself. At most 64 processes may share a machine; all need the same other settings, except for fail=. A process is on its machine from
+ * its first operation until the process ends or configures another machine; meanwhile it holds one file descriptor. On a named machine,
+ * too, the functions below concern only the calling process.
  */
 #ifndef WEIR_SIM_H
 #define WEIR_SIM_H
@@ -15,43 +16,44 @@
 
 #include "lib/gpu/cost.h"
 
-/* Forgets all state and starts anew with settings in the syntax of $WEIR_SIM ("devices=2,memory=8GiB"; NULL or "": the defaults).
-   Returns 0; else writes into why which setting is wrong and what to write, and keeps the former state. Without a call the first use
-   of the simulator reads $WEIR_SIM. */
+/* Forgets all state, and starts anew with settings in the syntax of $WEIR_SIM ("devices=2,memory=8GiB"; NULL or "": the defaults). Returns
+   0. If a setting is wrong, returns -1, writes to `why` which setting is wrong and what to write, and keeps the former state. Without this
+   call the first use of the simulator reads $WEIR_SIM. */
 int sim_configure(const char *settings, char *why, size_t len);
 
-/* Makes the nth call from now (1: the next) of the named operation of struct gpu ("malloc_async"), or of any operation for NULL, fail once
-   with `code` and do nothing else. nth 0 clears. An operation that cannot fail is never chosen. */
+/* Makes the nth call from now on (1: the next) of the named operation of struct gpu ("malloc_async"; NULL: of any operation) fail once with
+   `code` and do nothing else. nth 0 cancels that. Operations that cannot fail are not affected. */
 void sim_fail(const char *operation, unsigned nth, int code);
 
-/* How often the named operation, or for NULL any that can fail, was called since sim_configure(). UINT64_MAX: no such operation. */
+/* Returns how often the named operation (NULL: any that can fail) was called since sim_configure(), or UINT64_MAX if there is no such
+   operation. */
 uint64_t sim_calls(const char *operation);
 
-/* What grow, grow_host, first, trim, or a call of the named operation of struct gpu costs where no setting says otherwise. Pure. false: there
-   is none of that name. */
+/* Sets *cost to the default cost of `name`: of the setting grow, grow_host, grow_each, first, first_of_all or trim, or of a call of the
+   named operation of struct gpu. Pure. Returns false if there is no such name. */
 bool sim_standard_cost(const char *name, struct gpu_cost *cost);
 
-/* Lets time pass, as a blocking call would: virtual time, or that of a named machine. */
+/* Lets time pass, as a blocking call would: virtual time, or real time on a named machine. */
 void sim_advance(uint64_t nanoseconds);
 
-/* A context of the program's own on that device, as cuCtxCreate() makes it: current for the calling thread, which makes streams and events
-   of that device in it until it chooses another device. NULL: no host memory, or no such device. */
+/* Makes a context of the program's own on the device, as cuCtxCreate() does, and makes it current: until the thread chooses another device,
+   it makes streams and events of that device in this context. Returns NULL if host memory runs out or there is no such device. */
 void *sim_context_create(int device);
-/* Makes such a context current, NULL: the one of the current device. The thread has called the simulator before. */
+/* Makes such a context current; NULL: the device's own context. The thread must have called the simulator before. */
 void sim_context_set_current(void *context);
-/* As cuCtxDestroy() has it (measured): waits for the work of the context. Its streams are destroyed, its events fail with
-   GPU_CONTEXT_DESTROYED, and the next context gets its handle. */
+/* Destroys a context as cuCtxDestroy() does (measured): waits for the work of the context, destroys its streams, and makes its events fail
+   with GPU_CONTEXT_DESTROYED. The next new context gets the same handle. */
 void sim_context_destroy(void *context);
 
-/* As long as this number stays what it is, no pool has come or gone, or reserves more or less, and no page was made, mapped, unmapped or
-   given back. Takes no lock. */
+/* Returns a number that changes whenever a pool is made or destroyed, or reserves more or less, or a page is made, mapped, unmapped or
+   released. Takes no lock. */
 uint64_t sim_changes(void);
 
-/* What exists now in this process, for leak checks: everything that Weir made, imported or opened and has not given back. Default pools do
-   not count. */
+/* Counts the objects of this process, for leak checks: all that were made, imported or opened and not given back yet. Default pools are not
+   counted. */
 struct sim_census {
     size_t blocks, pools, streams, events, ranges, pages;
-    uint64_t reserved; /* bytes, all pools of all devices, default pools too; of imported ones what is mapped */
+    uint64_t reserved; /* bytes that all pools have reserved, default pools too; of an imported pool the mapped blocks */
 };
 void sim_census(struct sim_census *census);
 

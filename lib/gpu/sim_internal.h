@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sim_internal.h - what the files of the simulator share.
+ * sim_internal.h - declarations that the files of the simulator share.
  *
- * There is one simulated machine, `sim`, behind one lock: everything in it, and every struct declared here, is guarded by sim.lock unless
- * a comment says otherwise. Each operation of struct gpu takes the lock in sim_enter(), runs its sim_<operation>() and drops the lock in
- * sim_leave(); the functions below are called with the lock held.
+ * There is one simulated machine, `sim`. Unless a comment says otherwise, sim.lock guards everything in it and every struct declared here.
+ * Each operation of struct gpu takes the lock in sim_enter(), runs its sim_<operation>(), and releases the lock in sim_leave(). The callers
+ * of the functions below hold the lock.
  *
- * Where CUDA crashes, at any use of a stream that was destroyed, the simulator aborts.
+ * CUDA crashes when a destroyed stream is used; there the simulator aborts.
  *
- * Time is virtual. Work queued on a stream is not run by anybody: when it is queued, its end is computed from what stands before it
- * (sim_enqueue), and its effect on memory waits in sim.actions until the clock gets there (sim_advance_to). Only calls that block, poll or
- * cost something move the clock, so that a program sees the same interleaving in every run.
+ * Time is virtual. No thread runs the work that is queued on a stream. When work is queued, sim_enqueue() computes its end from the work
+ * before it; its effect on memory waits in sim.actions until the clock gets there (sim_advance_to()). Only calls that block, poll or cost
+ * time move the clock, so a program sees the same interleaving in every run.
  *
- * A machine with a name, which several processes share (sim_machine.h), has the real clock, CLOCK_MONOTONIC: a GPU goes on working
- * while the process that gave it work sits in poll(), so something outside the program's calls has to run the work, and a virtual clock
- * could then only move when all processes agree that nobody is about to do anything, which nobody can know. In each process one thread
- * (sim_thread.c) runs what is due. Calls that wait really do, and what growing a pool costs is what it costs here.
+ * A machine with a name is shared by several processes (sim_machine.h) and has the real clock, CLOCK_MONOTONIC. A virtual clock could move
+ * only when no process is about to do anything, which no process can know of the others. A GPU also works on while the process that gave it
+ * the work sleeps in poll(), so in each process a thread (sim_thread.c) runs the work that is due. Calls that wait really wait, and the
+ * growth of a pool costs the real time that the simulator takes.
  *
- * When work ends that stands behind another process's event is not known when it is queued: see sim_gate.c.
+ * If a stream waits for another process's event, the end of its work is not known when the work is queued: see sim_gate.c.
  */
 #ifndef WEIR_SIM_INTERNAL_H
 #define WEIR_SIM_INTERNAL_H
@@ -34,15 +34,15 @@
 #include "lib/gpu/sim_index.h"
 
 #define SIM_DEVICES_MAX 16
-#define SIM_STEP (UINT64_C(32) << 20) /* pools grow by, and give back, multiples of this */
-#define SIM_PAGE (UINT64_C(2) << 20)  /* what a growth is rounded to where a whole step has no room */
+#define SIM_STEP (UINT64_C(32) << 20) /* pools grow and shrink by multiples of this */
+#define SIM_PAGE (UINT64_C(2) << 20)  /* unit of a growth for which a whole step has no room */
 #define SIM_ALIGNMENT UINT64_C(512)
 #define SIM_NEVER UINT64_MAX
-#define SIM_NAME_SIZE 33 /* of a machine */
-#define SIM_SHARED_MAX (UINT64_C(5248) << 20) /* bytes of the largest block that can be imported */
-#define SIM_LAUNCH_NS UINT64_C(1000) /* the shortest copy or set; on top, 1 ns for each KiB */
+#define SIM_NAME_SIZE 33 /* of a machine's name, with its NUL */
+#define SIM_SHARED_MAX (UINT64_C(5248) << 20) /* the largest block that can be imported, in bytes */
+#define SIM_LAUNCH_NS UINT64_C(1000) /* time of the shortest copy or set; add 1 ns for each KiB */
 
-/* Error numbers of CUDA that only the simulator's inside needs; gpu.h has the others. */
+/* CUDA's error numbers that only the simulator uses; gpu.h has the others. */
 enum sim_code {
     SIM_INITIALIZATION_ERROR = 3,
     SIM_UNLOADING = 4,
@@ -54,7 +54,7 @@ enum sim_code {
     SIM_CAPTURE_WRONG_THREAD = 908,
 };
 
-/* A handle is the address of the simulator's own struct, which has the name that CUDA gives to what such a handle points to. */
+/* A handle is the address of the simulator's own struct, which therefore has the name that CUDA gives to the target of the handle. */
 #define sim_event CUevent_st
 
 enum sim_operation {
@@ -64,7 +64,7 @@ enum sim_operation {
         SIM_OP_COUNT
 };
 
-/* The nth call from now fails with code; nth 0: none. */
+/* The nth call from now on fails with `code`; nth 0: no call. */
 struct sim_fault {
     unsigned nth;
     int code;
@@ -76,34 +76,34 @@ struct sim_settings {
     uint64_t devices;
     uint64_t memory;         /* bytes of each device */
     uint64_t grow, grow_host, trim; /* nanoseconds per GiB */
-    uint64_t grow_each;      /* nanoseconds on top for each growth of a pool on the device, */
-    uint64_t first;          /* for the first one of a pool, */
-    uint64_t first_of_all;   /* and for the first one in this process */
-    uint64_t driver;         /* as CUDA writes versions: 12020 is 12.2 */
+    uint64_t grow_each;      /* further nanoseconds for each growth of a pool on the device, */
+    uint64_t first;          /* for the first growth of a pool, */
+    uint64_t first_of_all;   /* and for the first growth in this process */
+    uint64_t driver;         /* in CUDA's notation: 12020 is 12.2 */
     uint64_t numa;           /* host NUMA nodes */
     uint64_t pools, posix_fd, mig, os_managed, mapping; /* 0 or 1 */
-    uint64_t addresses;      /* bytes of all ranges that pages are mapped into */
-    char name[SIM_NAME_SIZE];      /* of the machine; "": it is this process's own */
-    bool reaches[SIM_DEVICES_MAX][SIM_DEVICES_MAX]; /* [device][peer]: kernels on peer can reach memory of device */
-    struct gpu_cost costs[SIM_OP_COUNT];            /* of each call, on top of the time that it waits */
-    struct sim_fault faults[SIM_OP_COUNT + 1];      /* to come; the last is for any operation */
+    uint64_t addresses;      /* bytes that all address ranges may have together */
+    char name[SIM_NAME_SIZE];      /* of the machine; "": the machine is this process's own */
+    bool reaches[SIM_DEVICES_MAX][SIM_DEVICES_MAX]; /* [device][peer]: kernels on `peer` can reach memory of `device` */
+    struct gpu_cost costs[SIM_OP_COUNT];            /* of each call, in addition to the time that it waits */
+    struct sim_fault faults[SIM_OP_COUNT + 1];      /* the injected faults; the last element is for any operation */
 };
 
-/* Pure. Returns 0, or -1 and writes into why what is wrong and what to write; *settings is then unspecified. */
+/* Reads the settings from text. Pure. Returns 0; or -1, with what is wrong and what to write in `why`, and *settings then unspecified. */
 int sim_settings_parse(const char *text, struct sim_settings *settings, char *why, size_t len);
 
-/* The key of the first setting in which two machines differ, or NULL. Faults are no matter of the machine. */
+/* Returns the key of the first setting in which two machines differ, or NULL. Injected faults are not compared. */
 const char *sim_settings_difference(const struct sim_settings *a, const struct sim_settings *b);
 
-/* The index into faults of the operation: SIM_OP_COUNT for NULL, -1 if there is none of that name. */
+/* Returns the operation's index into `faults`: SIM_OP_COUNT for NULL, -1 if there is no such operation. */
 int sim_operation_find(const char *name);
 extern const char *const sim_operation_names[SIM_OP_COUNT];
 
 /* Machine ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* "This stream has waited for everything up to sequence number `sequence` of stream `stream`." */
+/* One entry says: this stream has waited for everything up to sequence number `sequence` of the stream with the id `stream`. */
 struct sim_wait {
-    uint64_t stream; /* an id */
+    uint64_t stream; /* the stream's id */
     uint64_t sequence;
 };
 
@@ -114,52 +114,51 @@ struct sim_waits {
 
 enum sim_stream_kind { SIM_STREAM_CREATED, SIM_STREAM_LEGACY, SIM_STREAM_PER_THREAD };
 
-/* The address of a created stream is its handle. Destroyed ones wait in sim.spare_streams, whence the next create takes the last. */
+/* A stream; the address of a created stream is its handle. Destroyed streams stay in sim.spare_streams; the next create takes the last of
+   them, so that handles come back as in CUDA. */
 struct sim_stream {
-    struct sim_stream *prev, *next; /* prev: while it is open */
+    struct sim_stream *prev, *next; /* `prev` is valid while the stream is open */
     bool is_open;
     enum sim_stream_kind kind;
     int device;
     uint64_t id;         /* never used twice */
-    uint64_t context;    /* the id of the program's context that it is of; 0: it is of the device's own */
-    uint64_t busy_until; /* the time at which all that was queued has ended */
+    uint64_t context;    /* the id of the program's own context that has the stream; 0: the device's own context has it */
+    uint64_t busy_until; /* the time at which all queued work ends */
     struct sim_waits waits;
     struct sim_capture *capture; /* the capture that this stream belongs to, or NULL */
 };
 
 struct sim_event {
-    struct sim_event *prev, *next; /* prev: while it is open */
+    struct sim_event *prev, *next; /* `prev` is valid while the event is open */
     bool is_open;
-    bool is_of_destroyed; /* its context was destroyed; nothing else gets its handle then */
+    bool is_of_destroyed; /* its context was destroyed; its handle is never used again */
     int device;
-    uint64_t context; /* as a stream's */
-    int shared;       /* its number in the machine, -1: of this process alone */
-    uint64_t done_at; /* not of a shared one */
-    uint64_t stream, sequence; /* where this process recorded it: a stream's id; 0, 0: on none */
-    struct sim_waits waits;    /* what has ended once the event has; that place is among it */
-    uint64_t capture;       /* id of the capture in which it was recorded, 0 for none */
+    uint64_t context; /* as for a stream */
+    int shared;       /* its number in the machine; -1: the event is not shared */
+    uint64_t done_at; /* the time at which it completes; unused if it is shared */
+    uint64_t stream, sequence; /* the stream (its id) on which this process recorded it last, and the place there; 0, 0: on none */
+    struct sim_waits waits;    /* what is complete once the event is complete; includes its own record */
+    uint64_t capture;       /* id of the capture in which it was recorded; 0: in none */
 };
 
-/*
- * Identities: used = bytes asked for of live segments; held = bytes of live and free segments, which is what the device lacks; reserved =
- * the same without hidden ones; exported = bytes of exported ones. An imported pool's device lacks nothing for it.
- */
+/* Identities: used = requested bytes of live segments; held = bytes of live and free segments, which is what the device lacks; reserved =
+   held without the bytes of hidden segments; exported = bytes of exported segments. An imported pool takes no memory from its device. */
 struct sim_pool {
     struct sim_pool *next;
     int device;
     enum gpu_location location;
-    bool is_default, destroyed; /* destroyed: gone for its owner, waiting for its last block */
+    bool is_default, destroyed; /* destroyed: its owner destroyed it, and it waits for the end of its last block */
     bool imported;
     bool has_grown;
-    bool handle_exported; /* its handle was exported, so its blocks can be */
-    int shared;           /* number in the machine of an exportable or imported one, else -1 */
+    bool handle_exported; /* pool_export() was called, so its blocks can be exported */
+    int shared;           /* the number in the machine of an exportable or imported pool, else -1 */
     uint64_t max_size;
     uint64_t release_threshold;
     uint64_t reuse[3]; /* by attribute - GPU_POOL_REUSE_EVENT_DEPENDENCIES */
     enum gpu_access access[SIM_DEVICES_MAX];
-    unsigned char *base; /* of the address range, accessible where there is memory */
-    uint64_t span;       /* its length */
-    uint64_t alignment;  /* of its blocks */
+    unsigned char *base; /* start of the address range, which is accessible where there is memory */
+    uint64_t span;       /* length of the address range */
+    uint64_t alignment;  /* alignment of its blocks */
     int fd;              /* the memfd behind an exportable or imported pool, else -1 */
     struct sim_segment *segments;
     struct sim_index index;
@@ -168,20 +167,20 @@ struct sim_pool {
     uint64_t held, exported, reserved, reserved_high, used, used_high;
 };
 
-/* What happens when the clock gets to `due`: a copy or a set, or a stream comes to the record of a shared event. */
+/* The effect of queued work at the time `due`: a copy, a set, or the completion of a shared event's record. */
 struct sim_action {
     struct sim_action *next;
     uint64_t due;
-    int fence; /* of a shared event's record; -1: the action is a copy or a set */
-    int device; /* the stream's, which needs access to the memory */
+    int fence; /* the fence of a shared event's record; -1: the action is a copy or a set */
+    int device; /* the device of the stream, which needs access to the memory */
     unsigned char *dst;
-    const unsigned char *src; /* NULL: set to byte */
-    unsigned char *staged;    /* a copy of pageable host memory, freed afterwards; src points to it */
+    const unsigned char *src; /* NULL: set dst to `byte` */
+    unsigned char *staged;    /* a copy of the pageable host memory, to which src then points; freed with the action */
     int byte;
     size_t size;
 };
 
-/* A block made by a captured allocation: address space only, since the graph never runs. */
+/* A block of a captured allocation. It has addresses but no memory, since the graph never really runs. */
 struct sim_graph_block {
     struct sim_graph_block *next;
     void *address;
@@ -192,63 +191,64 @@ struct sim_capture {
     struct sim_capture *next;
     uint64_t id;
     struct sim_stream *origin;
-    struct sim_thread *thread; /* that began it; NULL once it ended */
+    struct sim_thread *thread; /* the thread that began it; NULL once that has ended */
     enum gpu_capture_mode mode;
     bool invalid;
     size_t nodes;
     struct sim_graph_block *blocks;
-    uint64_t bytes, most; /* of these blocks, now and at most */
+    uint64_t bytes, most; /* bytes of these blocks, now and at their peak */
 };
 
-/* A context of the program's own; its address is its handle. Destroyed ones wait in sim.spare_contexts, whence the next one is taken. */
+/* A context of the program's own; its address is its handle. Destroyed contexts stay in sim.spare_contexts, from which the next one is
+   taken. */
 struct sim_context {
     struct sim_context *next;
     uint64_t id; /* never used twice */
     int device;
 };
 
-/* Owned by its thread, freed when that ends; other threads see it through sim.threads. */
+/* The simulator's state of one thread, which owns it and frees it at its end. Other threads find it in sim.threads. */
 struct sim_thread {
     struct sim_thread *next;
     int device;
-    struct sim_context *context; /* that the program made current; NULL: that of the device. Choosing a device ends it, as in CUDA */
+    struct sim_context *context; /* that the program made current, until it chooses another device, as in CUDA; NULL: the device's own */
     enum gpu_capture_mode mode;
-    struct sim_stream *streams[SIM_DEVICES_MAX]; /* its per-thread streams, made at first use */
+    struct sim_stream *streams[SIM_DEVICES_MAX]; /* its per-thread streams, made when first used */
 };
 
 struct sim_device {
-    bool used; /* work was given to it, or a stream, an event or a pool was made there */
-    uint64_t gone_until; /* the end of the work of streams that were destroyed */
+    bool used; /* it was given work, or a stream, an event or a pool was made on it */
+    uint64_t gone_until; /* when the work of destroyed streams ends */
     struct sim_pool *default_pool, *current_pool;
-    struct sim_pool pages, graphs; /* what it lacks for pages and for graphs is `held` of these, of which nothing else is used */
+    struct sim_pool pages, graphs; /* not real pools: `held` has the device's bytes in pages, and in graphs */
     struct sim_stream legacy;
 };
 
-/* Address ranges, and pages that are mapped into them (sim_map.c). */
+/* Address ranges and the pages mapped into them (sim_map.c). */
 struct sim_map {
     struct sim_address_range *ranges;
     struct sim_page *pages;
-    int fd;       /* the file that all pages are parts of; -1 while there are none */
-    uint64_t end; /* of the file */
+    int fd;       /* the file that has the memory of all pages; -1: there are no pages */
+    uint64_t end; /* size of the file */
 };
 
-/* A time that depends on what another process does; see sim_gate.c. */
+/* A point in time that depends on another process; see sim_gate.c. */
 struct sim_gate {
     bool used;
-    int fence;        /* the fence that it waits for, or -1: for both of these times */
+    int fence;        /* the fence that the gate waits for; -1: the gate waits for both times, a and b */
     uint64_t a, b;
-    uint64_t made_at; /* the time is no earlier than this */
+    uint64_t made_at; /* the gate opens no earlier than at this time */
 };
 
-/* This process on its machine (sim_machine.h). */
+/* This process's membership in its machine (sim_machine.h). */
 struct sim_membership {
     struct sim_machine *shared;
-    int fd;   /* of the file; its OFD lock is the process's sign of life. -1: the machine is this process's own */
-    int self; /* slot */
+    int fd;   /* the machine's file, on which an OFD lock shows that the process lives; -1: the machine is this process's own */
+    int self; /* the process's slot */
     char path[64];
 };
 
-/* A call that waits for a time, which may be one that nobody knows yet. On the stack of its thread. */
+/* A call that waits for a time, which may still be unknown. On the stack of the waiting thread. */
 struct sim_sleeper {
     struct sim_sleeper *next;
     uint64_t until;
@@ -256,35 +256,35 @@ struct sim_sleeper {
 
 struct sim {
     pthread_mutex_t lock;
-    bool ready;  /* settings and devices are set up */
-    bool used;   /* some operation ran: a child of fork() is refused from then on */
+    bool ready;  /* the settings and devices are set up */
+    bool used;   /* an operation has run: a child of fork() cannot use the simulator any more */
     bool forked; /* this process is such a child */
-    bool gone;   /* the process exits, and has left its named machine */
-    bool has_grown; /* some pool of this process has grown */
+    bool gone;   /* the process is exiting, and has left its named machine */
+    bool has_grown; /* a pool of this process has grown */
     struct sim_settings settings;
     struct sim_membership machine;
     uint64_t calls[SIM_OP_COUNT];
     uint64_t now, last_id, sequence;
-    uint64_t changes; /* how often pools or pages came, went or changed their bytes; read without the lock too */
-    uint64_t handled; /* bytes by which the cost of the operation in progress grows */
-    int sticky; /* the error that has killed the process's work on its devices, or 0 */
+    uint64_t changes; /* see sim_changes(); also read without the lock */
+    uint64_t handled; /* bytes that the operation in progress handles, for its cost */
+    int sticky; /* the error that has ended the process's work on its devices, or 0; every operation returns it */
     struct sim_device devices[SIM_DEVICES_MAX];
     struct sim_pool *pools;
-    size_t destroyed_pools; /* how many of these are gone for their owners */
+    size_t destroyed_pools; /* number of pools that their owners have destroyed */
     struct sim_map map;
-    struct sim_stream *streams, *spare_streams; /* created and per-thread ones */
-    struct sim_event *events, *spare_events, *dead_events; /* dead: of destroyed contexts */
+    struct sim_stream *streams, *spare_streams; /* created and per-thread streams */
+    struct sim_event *events, *spare_events, *dead_events; /* dead: events of destroyed contexts */
     struct sim_context *contexts, *spare_contexts;
-    struct sim_handles stream_handles, event_handles; /* of created streams */
-    struct sim_action *actions; /* by due, then by age */
+    struct sim_handles stream_handles, event_handles; /* handles of created streams, and of events */
+    struct sim_action *actions; /* ordered by `due`, then by age */
     struct sim_capture *captures;
     struct sim_thread *threads;
-    struct sim_gate *gates; /* room for gate_room; those from gate_count on were never used */
+    struct sim_gate *gates; /* gate_room elements, of which the first gate_count were ever used */
     size_t gate_count, gate_room;
     struct sim_sleeper *sleepers;
 };
 extern struct sim sim;
-extern _Thread_local struct sim_thread *sim_self; /* the calling thread, known to every operation */
+extern _Thread_local struct sim_thread *sim_self; /* the calling thread's state, which sim_enter() sets */
 
 /* sim.c -------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -293,63 +293,64 @@ static inline void sim_note_change(void)
     __atomic_store_n(&sim.changes, sim.changes + 1, __ATOMIC_RELAXED);
 }
 
-/* sim_<operation>(), for each operation: without the lock, the count, the faults and the check. */
+/* Declares sim_<operation>(), which is the operation without the lock, the count, the injected faults and the check. */
 #define SIM_OPERATION_DECLARE(name, check, parameters, arguments) int sim_##name parameters;
 
-/* 0, or GPU_INVALID_DEVICE: there is none of that number. */
+/* Returns 0, or GPU_INVALID_DEVICE if there is no device with that number. */
 int sim_device_find(int device);
-/* Charges an account of the device that is no pool with so many bytes more (-bytes: less). Returns false if the device has too few. */
+/* Charges `bytes` of the device's memory to an account that is not a pool (-bytes: gives memory back). Returns false if the device has too
+   few. */
 bool sim_device_charge(int device, struct sim_pool *account, uint64_t bytes);
-/* Whether the simulated driver is at least this version (12020 is 12.2). */
+/* Returns whether the simulated driver has at least this version (12020 is 12.2). */
 bool sim_driver(uint64_t version);
 bool sim_supports(int device, enum gpu_feature feature, char *why, size_t len);
 
 /* sim_clock.c -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Moves the clock and runs what is due by then. Only sim_thread.c may move that of a named machine. */
+/* Moves the clock to `time`, and runs all actions that are due by then. On a named machine only sim_thread.c calls it. */
 void sim_advance_to(uint64_t time);
-/* Moves the clock by what a call costs. Does nothing on a named machine, whose clock runs by itself. */
+/* Moves the clock by the cost of a call. Does nothing on a named machine, whose clock runs by itself. */
 void sim_advance_by(uint64_t nanoseconds);
-/* Adds work of so many nanoseconds to the stream and returns when it will have ended. */
+/* Adds work that takes this many nanoseconds to the stream, and returns the time of its end. */
 uint64_t sim_enqueue(struct sim_stream *stream, uint64_t nanoseconds);
-/* Inserts the action behind all actions that are due no later. */
+/* Inserts the action after all actions that are due at the same time or earlier. */
 void sim_action_insert(struct sim_action *action);
-/* Queues the record of a shared event: the fence is done when the stream comes to it. 0 or GPU_OUT_OF_MEMORY. */
+/* Queues the record of a shared event: the fence is done when the stream reaches the record. Returns 0 or GPU_OUT_OF_MEMORY. */
 int sim_fence_enqueue(struct sim_stream *stream, int fence);
-/* When that will be; SIM_NEVER if it is not among the actions. */
+/* Returns when the fence will be done, or SIM_NEVER if it is not among the actions. */
 uint64_t sim_fence_due(int fence);
 void sim_actions_clear(void);
 
 /* sim_gate.c --------------------------------------------------------------------------------------------------------------------------- */
 
-/* The later of two times. */
+/* Returns the later of two times. */
 uint64_t sim_time_join(uint64_t a, uint64_t b);
-/* `nanoseconds` after a time. */
+/* Returns the time `nanoseconds` after `time`. */
 uint64_t sim_time_add(uint64_t time, uint64_t nanoseconds);
-/* Whether it is a time that is not known yet, or never comes. */
+/* Returns whether the time is not known yet, or never comes. */
 bool sim_time_is_open(uint64_t time);
-/* The time at which another process's fence, which the ledger holds for us, is done. */
+/* Returns the time, unknown so far, at which another process's fence is done. The ledger holds the fence for this process. */
 uint64_t sim_gate_of_fence(int fence);
-/* Puts in what has become known. Returns whether anything has. */
+/* Replaces times that have become known. Returns whether there was any. */
 bool sim_gates_settle(void);
-/* Whether any waits for a fence. */
+/* Returns whether any gate waits for a fence. */
 bool sim_gates_are_closed(void);
 void sim_gates_clear(void);
 
 /* sim_thread.c ------------------------------------------------------------------------------------------------------------------------- */
 
-/* Starts the thread of a named machine. 0 or GPU_OUT_OF_MEMORY. */
+/* Starts the thread of a named machine. Returns 0 or GPU_OUT_OF_MEMORY. */
 int sim_thread_start(void);
-/* Ends it and waits for it; drops sim.lock meanwhile. */
+/* Ends the thread and waits for its end; releases sim.lock during the wait. */
 void sim_thread_stop(void);
 void sim_thread_after_fork(void);
-/* Of a named machine: brings the clock up to date, runs what is due. */
+/* On a named machine: sets the clock to the real time, and runs all actions that are due. */
 void sim_catch_up(void);
-/* Has the thread look at what this process has queued. */
+/* Wakes the thread if it has to look at what this process has queued. */
 void sim_thread_notify(void);
-/* Waits until the time, with sim.lock dropped while it really waits. */
+/* Waits until the time; releases sim.lock during a real wait. */
 void sim_wait_until(uint64_t time);
-/* Without the lock: lets so much time pass. */
+/* Sleeps for this many nanoseconds of real time. The caller does not hold sim.lock. */
 void sim_sleep(uint64_t nanoseconds);
 
 /* sim_stream.c ------------------------------------------------------------------------------------------------------------------------- */
@@ -362,56 +363,59 @@ uint64_t sim_waits_for(const struct sim_waits *waits, uint64_t stream);
 
 /* Puts the stream in place of a fixed handle. 0, GPU_OUT_OF_MEMORY, or GPU_INVALID_HANDLE: there is no such stream. */
 int sim_stream_find(gpu_stream *stream);
-/* The same for an operation that is queued on the stream: also the error that it gets where a capture is in its way. */
+/* The same for an operation that is queued on the stream; also returns the error that the operation gets if a capture does not allow it. */
 int sim_work_begin(gpu_stream *stream);
 /* Makes the stream wait until `done_at` for what another one was given up to `sequence`. 0 or GPU_OUT_OF_MEMORY. */
 int sim_stream_wait_for(struct sim_stream *stream, uint64_t other, uint64_t sequence, uint64_t done_at);
 void sim_stream_init(struct sim_stream *stream, enum sim_stream_kind kind, int device);
-/* The context of that id is being destroyed: waits for its work; its streams and events are no more. */
+/* Ends the context with that id: waits for its work, destroys its streams, and makes its events unusable. */
 void sim_streams_end_context(uint64_t id);
 void sim_thread_streams_clear(struct sim_thread *thread);
 void sim_streams_clear(void);
-/* 0, GPU_INVALID_HANDLE: there is no such event, or GPU_CONTEXT_DESTROYED. */
+/* Returns 0, GPU_INVALID_HANDLE if there is no such event, or GPU_CONTEXT_DESTROYED if its context was destroyed. */
 int sim_event_find(gpu_event event);
 
 /* sim_context.c ------------------------------------------------------------------------------------------------------------------------ */
 
-/* The id of the context in which the calling thread makes streams and events of the device; 0: the device's own. */
+/* Returns the id of the context in which the calling thread makes streams and events of the device; 0: the device's own context. */
 uint64_t sim_context_here(int device);
 bool sim_context_lives(const struct gpu_context *context);
-/* NULL: no host memory. */
+/* Returns NULL if host memory runs out. */
 struct sim_context *sim_context_make(int device);
 void sim_context_drop(struct sim_context *context);
 void sim_contexts_clear(void);
 
 /* sim_share.c -------------------------------------------------------------------------------------------------------------------------- */
 
-/* When what the event was last recorded behind has ended: it has if that is not after sim.now. With `wait` the answer for what another
-   process recorded is good for a stream to wait for, else SIM_NEVER. */
+/* Returns the time at which the event's last record completes; not later than sim.now: it is complete. If another process made that record
+   and it is not complete, returns SIM_NEVER, or with `wait` a time for a stream to wait for (sim_gate.c). */
 uint64_t sim_event_due(const struct sim_event *event, bool wait);
-/* Puts a new record in place of the shared event's last one. */
+/* Replaces the last record of a shared event by a new one. */
 int sim_event_record_shared(struct sim_event *event, struct sim_stream *stream);
-/* This process has destroyed the shared event of that number: it is a user of it no more, unless sim.events still has one. */
+/* This process has destroyed one handle of the shared event with that number. Unless sim.events has another one, the process leaves the
+   event. */
 void sim_event_leave(int number);
-/* The pool goes: those that share it are told. */
+/* Tells the machine that this process has destroyed a pool that is shared. */
 void sim_pool_leave(const struct sim_pool *pool);
 
 /* sim_capture.c ------------------------------------------------------------------------------------------------------------------------ */
 
-/* GPU_CAPTURE_UNSUPPORTED if the thread may not do something that could disturb a capture; the captures concerned are invalid then. */
+/* Returns GPU_CAPTURE_UNSUPPORTED if the thread is about to do something that could disturb a capture, and invalidates the captures in
+   question; else 0. */
 int sim_capture_check_unsafe(void);
-/* For an operation queued on the stream: 0, or the error that it gets. */
+/* Returns 0, or the error of an operation that is queued on the stream. */
 int sim_capture_enter(const struct sim_stream *stream);
-/* For one that no stream allows that captures: the capture is invalid then. */
+/* For an operation that fails on any capturing stream: if the stream captures, invalidates the capture and returns the error; else returns
+   0. */
 int sim_capture_refuse(const struct sim_stream *stream);
-/* A wait where the stream or the event is part of a capture: the stream joins it, or the capture is spoilt. */
+/* The wait of a stream for an event, one of which is part of a capture: the stream joins the capture, or the capture is invalidated. */
 int sim_capture_wait(struct sim_stream *stream, const struct sim_event *event);
 void sim_capture_invalidate(uint64_t id);
-/* Spoils every capture on the device, or returns false if there is none. */
+/* Invalidates all captures on the device. Returns false if there is none. */
 bool sim_capture_invalidate_device(int device);
 int sim_capture_malloc(struct sim_capture *capture, size_t size, void **ptr);
 int sim_capture_free(struct sim_capture *capture, void *ptr);
-/* The stream goes away: so does the capture that began on it. */
+/* Ends the capture that began on the stream, since the stream ends. */
 void sim_capture_drop_origin(struct sim_stream *stream);
 void sim_captures_clear(void);
 
@@ -427,69 +431,73 @@ static inline uint64_t sim_round_down(uint64_t value, uint64_t unit)
     return value / unit * unit;
 }
 
-/* Cuts what is beyond `size` bytes off; it becomes the next segment, of the same kind. False if there is no host memory. As for all that
-   changes segments: a free one is in no run meanwhile (sim_run_leave). */
+/* Cuts the segment after `size` bytes; the rest becomes the next segment, of the same kind. Returns false if host memory runs out. As with
+   all functions that change segments, a free segment must not be in a run of the index (sim_run_leave()). */
 bool sim_segment_split(struct sim_pool *pool, struct sim_segment *segment, uint64_t size);
+/* sim_segment_absorb() adds the next segment to this one. sim_segment_merge() merges the segment with neighbours that do not differ from
+   it, and returns the merged segment. */
 void sim_segment_absorb(struct sim_pool *pool, struct sim_segment *segment);
 struct sim_segment *sim_segment_merge(struct sim_pool *pool, struct sim_segment *segment);
-/* The pool takes memory from its device; false if that has not so much. */
+/* Takes memory from the device for the pool. Returns false if the device has too little. */
 bool sim_range_take(struct sim_pool *pool, uint64_t bytes);
-/* So many bytes of a gap as a segment of their own, still absent; NULL if there is none or no host memory. */
+/* Makes `bytes` bytes of a gap a segment of their own, which stays absent, and returns it. Returns NULL if there is no such gap or host
+   memory runs out. */
 struct sim_segment *sim_range_take_gap(struct sim_pool *pool, uint64_t bytes);
+/* Makes the pool grow until it has a free row of `size` bytes. Returns 0 or GPU_OUT_OF_MEMORY. */
 int sim_range_grow(struct sim_pool *pool, uint64_t size);
 
 /* sim_memory.c ------------------------------------------------------------------------------------------------------------------------- */
 
-/* Maps the address range. 0 or GPU_OUT_OF_MEMORY. */
+/* Reserves the pool's address range. Returns 0 or GPU_OUT_OF_MEMORY. */
 int sim_memory_open(struct sim_pool *pool, uint64_t span, bool exportable);
-/* The same for an imported pool; takes the descriptor over if it succeeds. */
+/* The same for an imported pool; if it succeeds, the pool owns the descriptor. */
 int sim_memory_open_imported(struct sim_pool *pool, uint64_t span, int fd);
-/* Unmaps it and returns all that the device lacks for it. */
+/* Unmaps the range, and gives the pool's memory back to the device. */
 void sim_memory_close(struct sim_pool *pool);
-/* Whether the stream may have the free memory as it is. */
+/* Returns whether the stream may use the free memory without a wait. */
 bool sim_memory_is_usable(const struct sim_pool *pool, const struct sim_segment *segment, const struct sim_stream *stream);
-/* A block for the stream, which may have to wait for a free of another stream before its later work runs. */
+/* Allocates a block for the stream, whose later work may have to wait for a free on another stream. */
 int sim_memory_take(struct sim_pool *pool, size_t size, struct sim_stream *stream, void **ptr);
-/* The live segment that begins at ptr, and its pool; NULL if there is none. */
+/* Returns the live segment that begins at ptr, and its pool, or NULL if there is none. */
 struct sim_segment *sim_memory_block(const void *ptr, struct sim_pool **pool);
 int sim_memory_free(struct sim_pool *pool, struct sim_segment *segment, struct sim_stream *stream);
 /* Maps `size` bytes at that offset of an imported pool's memory, or finds where they are mapped already. */
 int sim_memory_import(struct sim_pool *pool, uint64_t offset, uint64_t size, void **ptr);
-/* The live segment stays with the pool from now on. */
+/* Marks the live segment as exported: from now on its memory stays with the pool. */
 void sim_memory_export(struct sim_pool *pool, struct sim_segment *segment);
-/* Gives back at most `want` bytes that are idle and observed. */
+/* Gives at most `want` bytes back that are idle and observed. Returns how many it gave. */
 uint64_t sim_memory_release(struct sim_pool *pool, uint64_t want);
-/* A synchronise was seen: frees of stream `id` up to `sequence` (id 0: all of the device's streams) are observed. */
+/* Marks frees as observed, after a synchronise: those of the stream `id` up to `sequence` (id 0: those of all streams of the device). */
 void sim_memory_observe(uint64_t id, uint64_t sequence, int device);
-/* When all frees of the pool have ended. */
+/* Returns the time at which all frees of the pool are complete. */
 uint64_t sim_memory_quiet_at(const struct sim_pool *pool);
-/* The pool whose address range has ptr, or NULL: host memory, or that of a page (sim_map_has). */
+/* Returns the pool whose address range contains ptr; NULL: ptr is host memory or a page (sim_map_has()). */
 struct sim_pool *sim_memory_pool(const void *ptr);
-/* Whether there is memory behind each byte. */
+/* Returns whether the pool has memory at each of these bytes. */
 bool sim_memory_is_present(const struct sim_pool *pool, const void *ptr, size_t size);
 
 /* sim_pool.c --------------------------------------------------------------------------------------------------------------------------- */
 
 int sim_pool_make(const struct gpu_pool_spec *spec, struct sim_pool **pool);
-/* 0, or GPU_INVALID_VALUE: there is no such pool. */
+/* Returns 0, or GPU_INVALID_VALUE if there is no such pool. */
 int sim_pool_find(gpu_pool pool);
-/* The same for what an imported pool cannot be asked. */
+/* The same for operations that an imported pool does not allow: they return GPU_INVALID_VALUE for it. */
 int sim_pool_find_own(gpu_pool pool);
-/* After a synchronise: every pool gives back what it holds above its threshold. */
+/* Follows a synchronise: every pool gives back the memory that it has above its threshold. */
 void sim_pools_enforce_thresholds(void);
-/* Lets go of destroyed pools whose last free has ended. */
+/* Ends the destroyed pools whose last free is complete. */
 void sim_pools_sweep(void);
-/* When there will be something to sweep; SIM_NEVER if not by time alone. */
+/* Returns when there will be a pool to sweep, or SIM_NEVER if none will be by the passing of time alone. */
 uint64_t sim_pools_next_sweep(void);
 void sim_pools_clear(void);
 
 /* sim_map.c ---------------------------------------------------------------------------------------------------------------------------- */
 
-/* Whether the address is in a range, mapped or not. */
+/* Returns whether the address is in an address range, mapped or not. */
 bool sim_map_has(const void *ptr);
-/* Addresses that nobody can access, with nothing behind them: these, or for NULL any. NULL if the process gets none. */
+/* Reserves addresses without memory and without access: at `address`, or anywhere if it is NULL. Returns NULL if the process gets none. */
 void *sim_map_nothing(void *address, uint64_t size);
-/* Whether the device has access to each byte, the first of which is in a range. */
+/* Returns whether the device has access to each byte; the first byte is in an address range. */
 bool sim_map_can_touch(int device, const void *ptr, size_t size);
 void sim_map_count(size_t *ranges, size_t *pages);
 void sim_map_clear(void);

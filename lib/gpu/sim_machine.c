@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sim_machine.c - the shared part of a simulated machine as a file: joining, leaving, its lock, and who in it is alive. */
+/* sim_machine.c - the shared part of a simulated machine as a file: joining, leaving, its lock, and which processes are alive. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -22,8 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define YIELDS 16    /* tries to take the lock before a nap */
-#define NAP_NS 50000 /* its owner may have been put to sleep */
+#define YIELDS 16    /* attempts to take the lock before a nap */
+#define NAP_NS 50000 /* a nap, since the owner of the lock may not be running */
 
 /* The lock ----------------------------------------------------------------------------------------------------------------------------- */
 
@@ -40,8 +40,9 @@ static int init_lock(struct sim_machine *shared)
     return code;
 }
 
-/* Nobody sleeps in the mutex: when a process is killed between releasing it and waking up who sleeps there, and another one takes it
-   meanwhile, they would sleep on (the kernel wakes them up only where it finds the mutex free). It is held for microseconds. */
+/* No thread sleeps in the mutex. If a process were killed after it released the mutex and before it woke a sleeper, and another process
+   took the mutex in between, the sleepers would never wake (the kernel wakes them only if it finds the mutex free). The mutex is held for
+   microseconds. */
 static int take_lock(pthread_mutex_t *lock)
 {
     int code;
@@ -83,7 +84,7 @@ static struct flock slot_lock(int process)
     return (struct flock){ .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = process, .l_len = 1 };
 }
 
-/* Whether somebody else holds one of these locks. */
+/* Returns whether another process holds one of these locks. */
 static bool is_locked(int fd, struct flock lock)
 {
     return fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
@@ -131,13 +132,14 @@ static int refuse_other_build(const struct sim_settings *settings, char *why, si
     return refuse(settings, why, len, "another build of Weir runs a machine of that name: choose another name");
 }
 
-/* Whether nobody but this user (and root) can hold a lock of the file: whoever can open it could make all others wait for ever. */
+/* Returns whether only this user (and root) can lock the file: anyone who can open it could make all others wait for ever. */
 static bool is_ours(const struct stat *status)
 {
     return S_ISREG(status->st_mode) && status->st_uid == geteuid() && !(status->st_mode & (S_IRWXG | S_IRWXO));
 }
 
-/* Opens the file with its flock() held, whoever removed or made it meanwhile. flags: O_CREAT or 0. -1 with errno, EPERM: it is not ours. */
+/* Opens the file and takes its flock(), and tries again if another process removed or replaced the file meanwhile. flags: O_CREAT or 0.
+   Returns -1 with errno; EPERM: the file is not this user's alone. */
 static int open_file(const char *path, int flags)
 {
     for (;;) {
@@ -146,7 +148,7 @@ static int open_file(const char *path, int flags)
         if (fd < 0)
             return -1;
         if (flags & O_CREAT)
-            fchmod(fd, 0600); /* whatever the umask is */
+            fchmod(fd, 0600); /* the umask may have changed the mode */
         int error = fstat(fd, &status) != 0 ? errno : is_ours(&status) ? 0 : EPERM;
         if (!error && flock(fd, LOCK_EX) != 0)
             error = errno;
@@ -167,7 +169,7 @@ static struct sim_machine *map(int fd)
     return address == MAP_FAILED ? NULL : address;
 }
 
-/* A machine with nothing in it. */
+/* Initialises an empty machine. */
 static int make(struct sim_machine *shared, const struct sim_settings *settings)
 {
     shared->settings = *settings;
@@ -178,7 +180,7 @@ static int make(struct sim_machine *shared, const struct sim_settings *settings)
     return code;
 }
 
-/* Whether the machine in the file is of this build and has these settings. */
+/* Checks that the machine in the file is of this build and has these settings. Returns 0; or -1 with the reason in `why`. */
 static int check(const struct sim_machine *shared, const struct sim_settings *settings, char *why, size_t len)
 {
     if (shared->layout != sizeof(*shared))
@@ -190,7 +192,8 @@ static int check(const struct sim_machine *shared, const struct sim_settings *se
                   "or choose another name", key);
 }
 
-/* The machine of a file whose flock is held: the one that processes live in, or a new one. */
+/* Maps the machine in a file whose flock() is held, and starts a new one if no process of it is alive. Returns NULL, with the reason in
+   `why`, if that fails. */
 static struct sim_machine *enter(int fd, const struct sim_settings *settings, char *why, size_t len)
 {
     struct stat status;
@@ -200,7 +203,7 @@ static struct sim_machine *enter(int fd, const struct sim_settings *settings, ch
         refuse_other_build(settings, why, len);
         return NULL;
     }
-    /* With all its pages, which would else be missed when they are touched. */
+    /* Allocate all pages of the file now: a page that is missing later would kill the process that touches it. */
     int code = runs || ftruncate(fd, 0) == 0 ? 0 : errno;
     if (!runs && !code)
         code = posix_fallocate(fd, 0, (off_t)sizeof(struct sim_machine));
@@ -242,7 +245,7 @@ static int join(int fd, const struct sim_settings *settings, char *why, size_t l
     sim.machine.fd = fd;
     sim.machine.self = self;
     sim_machine_lock();
-    sim_ledger_forget(shared, self); /* what a dead one left in the slot */
+    sim_ledger_forget(shared, self); /* what a dead process left in the slot */
     shared->processes[self].used = true;
     shared->processes[self].pid = (int)getpid();
     sim_machine_unlock();
@@ -290,7 +293,7 @@ int sim_machine_check(const struct sim_settings *settings, char *why, size_t len
     path_of(settings->name, path, sizeof(path));
     int fd = open_file(path, 0);
     if (fd < 0)
-        return 0; /* there is none, or joining it will say why not */
+        return 0; /* there is no such file, or joining it will report the error */
     struct stat status;
     if (is_anybody_alive(fd) && fstat(fd, &status) == 0 && status.st_size == (off_t)sizeof(struct sim_machine)) {
         struct sim_machine *shared = map(fd);
@@ -303,7 +306,7 @@ int sim_machine_check(const struct sim_settings *settings, char *why, size_t len
     return code;
 }
 
-/* The lock of the slot goes last: without it the process counts as dead. */
+/* The slot's lock is released last, since without it the process counts as dead. */
 static void leave_file(void)
 {
     struct flock unlock = slot_lock(sim.machine.self);
@@ -329,10 +332,11 @@ void sim_machine_close(void)
     sim.machine.shared = NULL;
 }
 
-/* In place of the shared memory, so that whatever is still done to it, nobody sees it. Zeros are a free mutex and empty tables. */
+/* Maps private memory in place of the shared memory, so that other processes do not see what this process still does there. Zeros are a
+   valid free mutex and empty tables. */
 static void replace_by_own(void)
 {
-    /* If there are not even pages for this, there is nothing better to do either. */
+    /* If this fails, no remedy is left. */
     (void)mmap(sim.machine.shared, sizeof(*sim.machine.shared), PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 

@@ -1,73 +1,74 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sim_machine.h - what the processes of one simulated machine share: who lacks how much device memory, which pools and events are open
- * where, and which records of events have been reached.
+ * sim_machine.h - the part of a simulated machine that its processes share: which process has how much memory of each device, which pools
+ * and events are open in which process, and which records of events have been reached. Everything else of the simulator is each process's
+ * own.
  *
- * With the setting name=X it lies in a file that all processes of this user with that name map; without, in memory of this process alone,
- * which then is the machine's only one. What processes see of each other is here; everything else of the simulator is each process's own.
+ * With the setting name=X this part lies in a file, which all processes of this user with that name map. Without a name it lies in memory
+ * of this process, the only one on its machine.
  *
- * The file is /dev/shm/weir-sim-<uid>-<name>, mode 0600; one that others could open, and so lock, is refused. Joining and leaving happen
- * under flock() of the file. Each process has a slot and holds an OFD lock on the byte of that number as long as it lives, so that a slot
- * whose byte is not locked is that of a dead process. Who runs short of something forgets the dead first. A file without a living process
- * is started anew; the last to leave removes it.
+ * The file is /dev/shm/weir-sim-<uid>-<name>, mode 0600. A file that other users could open, and therefore lock, is refused. A process
+ * joins and leaves under flock() of the file. Each process has a slot, and while it lives it holds an OFD lock on the byte of the slot's
+ * number; so a slot whose byte is not locked belongs to a dead process. A process that runs out of something first gives up what dead
+ * processes had. If no process of a file is alive, the next process starts the machine anew; the last process to leave removes the file.
  *
- * Everything in struct sim_machine is guarded by its lock, a robust mutex, which is a leaf behind sim.lock and never held over a call that
- * waits. A process may be killed at any instant of holding it: whatever is written is either one word, or not reachable before one word was
- * written (commit), or can be computed anew (sim_ledger_recover).
+ * The lock in struct sim_machine, a robust mutex, guards everything else in it. It is taken after sim.lock, no lock is taken under it, and
+ * it is never held over a call that waits. A process may be killed at any instant while it holds the lock. So each change is either a write
+ * of one word, or becomes reachable by a write of one word (commit), or can be computed again (sim_ledger_recover).
  */
 #ifndef WEIR_SIM_MACHINE_H
 #define WEIR_SIM_MACHINE_H
 
 #include "lib/gpu/sim_internal.h"
 
-#define SIM_PROCESSES_MAX 64 /* a set of processes is a uint64_t */
+#define SIM_PROCESSES_MAX 64 /* a set of processes is a uint64_t with a bit for each slot */
 #define SIM_SHARED_POOLS_MAX 1024
 #define SIM_SHARED_EVENTS_MAX 4096
-#define SIM_FENCES_MAX (2 * SIM_SHARED_EVENTS_MAX) /* one for each event, and as many that somebody still waits for */
+#define SIM_FENCES_MAX (2 * SIM_SHARED_EVENTS_MAX) /* one for each event, and as many that streams still wait for */
 
 struct sim_machine_process {
     bool used;
     int pid;
-    uint32_t wake; /* a futex, changed when there is something for the process's thread to see; atomic, without the lock */
-    uint64_t held[SIM_DEVICES_MAX]; /* bytes of each device that its pools took, but for exportable ones */
+    uint32_t wake; /* a futex, changed when the process's thread has something to look at; atomic, not under the lock */
+    uint64_t held[SIM_DEVICES_MAX]; /* bytes of each device in the process's pools, except exportable ones */
 };
 
-/* An exportable pool. Free unless it has users. */
+/* An exportable pool. An element without users is free. */
 struct sim_machine_pool {
-    uint64_t users; /* processes that made or imported it and have not destroyed it */
-    uint64_t serial, device_number, inode; /* of its memfd */
+    uint64_t users; /* bit set of processes that made or imported it, and have not destroyed it */
+    uint64_t serial, device_number, inode; /* device number and inode of its memfd */
     int device;
-    int owner;         /* slot of the process that made it, -1 once that has destroyed it or is dead */
-    uint64_t held;     /* bytes that the device lacks for it; without an owner: what was exported */
-    uint64_t exported; /* bytes of blocks that were exported: they go back with the last user */
+    int owner;         /* slot of the process that made it; -1: that process has destroyed it or is dead */
+    uint64_t held;     /* bytes of the device that it has; without an owner: the exported ones */
+    uint64_t exported; /* bytes of exported blocks, which go back when the last user leaves */
 };
 
-/* Free unless it has users. */
+/* A shared event. An element without users is free. */
 struct sim_machine_event {
-    uint64_t users; /* processes that made or opened it and have not destroyed it */
+    uint64_t users; /* bit set of processes that made or opened it, and have not destroyed it */
     uint64_t serial;
     int device;
-    int maker; /* slot of the process that made it, -1 once that is dead */
-    int fence; /* what its last record stands for, -1: never recorded */
+    int maker; /* slot of the process that made it; -1: that process is dead */
+    int fence; /* the fence of its last record; -1: it was never recorded */
 };
 
-/* One record of a shared event. Free unless somebody holds it or an event has it. */
+/* A fence: one record of a shared event. An element is free if it has no holders and no event has it as its last record. */
 struct sim_fence {
-    uint64_t holders; /* the process whose stream has not come to it, and those whose streams wait for it */
+    uint64_t holders; /* bit set: the recorder, until its stream reaches the record, and processes whose streams wait for it */
     uint64_t done_at;
-    int recorder; /* slot of the process that recorded it, -1 once that is dead */
-    bool done;    /* stays false if the recorder died before its stream got there */
-    bool current; /* some event still has this as its last record */
+    int recorder; /* slot of the process that recorded it; -1: that process is dead */
+    bool done;    /* the stream has reached it; stays false if the recorder dies before */
+    bool current; /* it is still the last record of an event */
 };
 
 struct sim_machine {
-    uint64_t layout; /* sizeof(struct sim_machine): another build's file is not for us */
-    uint64_t id;     /* no other machine, earlier ones of that name included, has it */
+    uint64_t layout; /* sizeof(struct sim_machine): a process with another size cannot use the file */
+    uint64_t id;     /* no other machine ever has it, not even an earlier one with the same name */
     struct sim_settings settings;
     pthread_mutex_t lock;
     uint64_t last_serial;
-    int fence_hint, event_hint; /* where to look for a free one first */
-    int pools_end; /* no pool from here on has ever had a user; nearly always most of them, and each growth of a pool asks them all */
+    int fence_hint, event_hint; /* where the search for a free element begins */
+    int pools_end; /* no pool from this index on ever had a user: mostly nearly all of them, so each growth looks at few pools */
     struct sim_machine_process processes[SIM_PROCESSES_MAX];
     struct sim_machine_pool pools[SIM_SHARED_POOLS_MAX];
     struct sim_machine_event events[SIM_SHARED_EVENTS_MAX];
@@ -76,48 +77,51 @@ struct sim_machine {
 
 /* sim_machine.c: life ------------------------------------------------------------------------------------------------------------------ */
 
-/* Joins or makes the machine of these settings and takes a slot. 0, or -1 and writes into why what to do. */
+/* Joins the machine of these settings, or makes it, and takes a slot. Returns 0; or -1, with what to do in `why`. */
 int sim_machine_open(const struct sim_settings *settings, char *why, size_t len);
-/* Gives up the slot and all that the process has in the machine. */
+/* Gives up the slot and everything that the process has in the machine. */
 void sim_machine_close(void);
-/* Whether a machine of that name could be joined. 0, or -1 and why. Changes nothing. */
+/* Returns 0 if a machine with these settings could be joined, or -1 with the reason in `why`. Changes nothing. */
 int sim_machine_check(const struct sim_settings *settings, char *why, size_t len);
-/* sim_machine_close() for a process that exits. Its other threads may still call: they have a private, empty machine from now on. */
+/* sim_machine_close() for a process that exits. Its other threads may still call the simulator; from now on they have a private, empty
+   machine. */
 void sim_machine_leave(void);
-/* In the child of a fork: what it has is a private, empty machine, and its parent's slot is not kept alive by it. */
+/* For the child of a fork: gives the child a private, empty machine, and makes sure that it does not keep the parent's slot alive. */
 void sim_machine_after_fork(void);
 
-/* Whether it is shared with other processes: then time is that of CLOCK_MONOTONIC. */
+/* Returns whether the machine has a name, so that other processes may share it. Its clock is then CLOCK_MONOTONIC. */
 static inline bool sim_machine_is_named(void)
 {
     return sim.machine.shared && sim.machine.fd >= 0;
 }
-/* Tells the simulator's thread of the process in this slot to look. */
+/* Wakes the simulator's thread of the process in this slot. */
 void sim_machine_wake(int process);
 
 /* sim_ledger.c: memory, events, fences ------------------------------------------------------------------------------------------------- */
 
-/* For sim_machine.c. Frees all that the process in the slot had. The machine's lock is held. */
+/* For sim_machine.c: frees everything that the process in the slot had. The caller holds the machine's lock. */
 void sim_ledger_forget(struct sim_machine *machine, int process);
-/* Makes whole what a process left that died holding the lock. The lock is held. */
+/* Repairs the machine after a process has died while it held the lock. The caller holds the lock. */
 void sim_ledger_recover(struct sim_machine *machine);
 
-/* Bytes of the device that nobody has. */
+/* Returns the bytes of the device that no process has. */
 uint64_t sim_ledger_free(int device);
-/* The processes that have memory of the device, and this one. Fills up to `room`; returns how many there are. */
+/* Lists the processes that have memory of the device, and this process: fills in at most `room`, and returns how many there are. */
 size_t sim_ledger_processes(int device, struct gpu_process *processes, size_t room);
-/* The device lacks now `held` bytes for the pool instead of pool->held, which the caller changes. False, and nothing was done: it has not
-   so many. */
+/* Changes the bytes of the device that the pool has from pool->held to `held`; the caller then changes pool->held. Returns false, and
+   changes nothing, if the device has too few. */
 bool sim_ledger_charge(const struct sim_pool *pool, uint64_t held);
-/* An exportable pool, whose memfd is open. Sets pool->shared. False: the machine has too many. */
+/* Adds an exportable pool, whose memfd is open, and sets pool->shared. Returns false if the machine has too many pools. */
 bool sim_ledger_pool_add(struct sim_pool *pool);
-/* Makes an imported pool a user of the one behind pool->fd, and sets pool->shared. False: there is none on that device. */
+/* Finds the machine's pool with the memfd pool->fd, makes this process a user of it, and sets pool->shared. Returns false if the device has
+   no such pool. */
 bool sim_ledger_pool_find(struct sim_pool *pool);
-/* last: this process has no other pool with that number. */
+/* Ends this process's use of the pool. last: the process has no other pool with the same number. */
 void sim_ledger_pool_leave(const struct sim_pool *pool, bool last);
+/* Sets how many bytes of the pool are in exported blocks. */
 void sim_ledger_pool_exported(const struct sim_pool *pool, uint64_t bytes);
 
-/* What stands in a struct gpu_shared_block and a struct gpu_shared_event. */
+/* The contents of a struct gpu_shared_block and of a struct gpu_shared_event. */
 struct sim_block_handle {
     uint64_t machine, pool_serial, offset, size;
 };
@@ -126,27 +130,29 @@ struct sim_event_handle {
     uint64_t event;
 };
 void sim_ledger_block_handle(const struct sim_pool *pool, struct sim_block_handle *handle);
-/* Whether the handle is of a block of that pool. */
+/* Returns whether the handle belongs to a block of that pool. */
 bool sim_ledger_is_of_pool(const struct sim_pool *pool, const struct sim_block_handle *handle);
 
-/* Returns the event's number, or -1: the machine has too many. */
+/* Adds an event. Returns its number, or -1 if the machine has too many. */
 int sim_ledger_event_add(int device, struct sim_event_handle *handle);
-/* *event: its number. GPU_INVALID_HANDLE: there is none on the device. SIM_NO_CONTEXT: this process made it. */
+/* Makes this process a user of an event, and sets *event to its number. Returns GPU_INVALID_HANDLE if the device has no such event, or
+   SIM_NO_CONTEXT if this process made the event. */
 int sim_ledger_event_open(int device, const struct sim_event_handle *handle, int *event);
 void sim_ledger_event_leave(int event);
-/* A new fence in place of the event's former one; -1: the machine has too many. Held until sim_ledger_fence_done(). */
+/* Gives the event a new fence in place of its former one, and returns it, or -1 if the machine has too many. This process holds the fence
+   until sim_ledger_fence_done(). */
 int sim_ledger_event_record(int event);
-/* The fence that a stream of this process has to wait for: -1 if there is none, or it is done. own: recorded by this process. With hold the
-   fence of another process is held until sim_ledger_fence_release(). */
+/* Returns the fence that a stream of this process has to wait for, or -1 if the event was never recorded or the fence is done. *own: this
+   process recorded it. With `hold` this process holds another process's fence until sim_ledger_fence_release(). */
 int sim_ledger_event_fence(int event, bool hold, bool *own);
 void sim_ledger_fence_done(int fence, uint64_t at);
 bool sim_ledger_fence_is_done(int fence, uint64_t *at);
 void sim_ledger_fence_release(int fence);
 
-/* sim_machine.c: the lock. Callers hold sim.lock. */
+/* sim_machine.c: the machine's lock. The callers hold sim.lock. */
 struct sim_machine *sim_machine_lock(void);
 void sim_machine_unlock(void);
-/* Forgets the dead. The lock is held. */
+/* Gives up everything that dead processes had. The caller holds the machine's lock. */
 void sim_machine_reap(struct sim_machine *machine);
 
 #endif

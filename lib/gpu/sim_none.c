@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sim_none.c - what stands in the simulator's place in libraries that are installed by a build --without-simulator. */
+/* sim_none.c - replaces the simulator in installed libraries of a build --without-simulator. */
 #include "lib/gpu/gpu_tables.h"
 
 const struct gpu *gpu_simulator(const char **why)
