@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sim_capture.c - stream capture: what becomes a node, and what spoils it. Of a graph that is run only the memory is simulated: the device
- * lacks, from then on, what the graphs so far had live at once at most, until that is trimmed.
- * Not simulated: a stream that joined a capture and never came back does not make capture_end fail.
+ * sim_capture.c - stream capture: which operations become nodes, and which invalidate the capture. Of a graph that runs, only the memory is
+ * simulated: from then on until graph_trim() the device lacks the largest number of bytes that any graph so far had live at once.
+ *
+ * Not simulated: capture_end does not fail if a stream that joined the capture was never joined back to its origin.
  */
 #include "lib/gpu/sim_internal.h"
 
@@ -36,10 +37,9 @@ bool sim_capture_invalidate_device(int device)
     return any;
 }
 
-/*
- * CUDA's rule: a thread in relaxed mode may do anything. Else it must not endanger a capture that it began itself, unless that was begun
- * relaxed; and in global mode not one that any thread began in global mode.
- */
+/* Returns whether the thread must not do something unsafe now because of this capture. That is CUDA's rule: a thread in relaxed mode may do
+   anything. Any other thread endangers a capture that the thread itself began, unless that was begun in relaxed mode; and in global mode
+   also a capture that any thread began in global mode. */
 static bool endangers(const struct sim_capture *capture)
 {
     if (sim_self->mode == GPU_CAPTURE_MODE_RELAXED || capture->invalid)
@@ -61,7 +61,8 @@ int sim_capture_check_unsafe(void)
     return code;
 }
 
-/* Work on the legacy stream would wait for a blocking stream that captures, which cannot be. */
+/* Returns the capture of a blocking stream of the device, or NULL: work on the legacy stream would have to wait for that stream, which is
+   impossible. */
 static struct sim_capture *implicit_capture(const struct sim_stream *legacy)
 {
     for (const struct sim_stream *stream = sim.captures ? sim.streams : NULL; stream; stream = stream->next)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sim_clock.c - time, and the effects on memory that wait for it. */
+/* sim_clock.c - the clock, and the effects of queued work on memory, which happen when the clock reaches them. */
 #include "lib/gpu/sim_machine.h"
 
 #include <stdlib.h>
@@ -10,7 +10,8 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Host memory is reachable from everywhere; pools' and pages' memory from the devices that have access, and only while it exists. */
+/* Returns whether work on the device may touch these bytes. Host memory can always be touched; memory of pools and pages only by devices
+   with access, and only while it exists. */
 static bool can_touch(int device, const void *ptr, size_t size)
 {
     const struct sim_pool *pool = sim_memory_pool(ptr);
@@ -73,7 +74,7 @@ void sim_actions_clear(void)
         drop_first_action();
 }
 
-/* CUDA's legacy stream and the streams that block on it wait for each other. */
+/* Returns the time until which the stream has to wait because CUDA's legacy stream and the blocking streams wait for each other. */
 static uint64_t implicit_wait(const struct sim_stream *stream)
 {
     uint64_t time = 0;
@@ -94,7 +95,7 @@ uint64_t sim_enqueue(struct sim_stream *stream, uint64_t nanoseconds)
     return stream->busy_until;
 }
 
-/* What was queued first runs first. */
+/* Actions with the same time run in the order in which they were queued. */
 void sim_action_insert(struct sim_action *action)
 {
     struct sim_action **place = &sim.actions;
@@ -109,7 +110,7 @@ static uint64_t cost(size_t size)
     return SIM_LAUNCH_NS + size / 1024;
 }
 
-/* Queues an action that takes so many nanoseconds. Takes `staged` over, also when it fails. */
+/* Queues an action that takes this many nanoseconds. Takes over `made.staged`, even if it fails. */
 static int queue_action(struct sim_stream *stream, struct sim_action made, uint64_t nanoseconds)
 {
     struct sim_action *action = malloc(sizeof(*action));
@@ -150,10 +151,8 @@ int sim_set_async(void *dst, int byte, size_t size, gpu_stream stream)
     return queue_action(stream, (struct sim_action){ .fence = -1, .dst = dst, .byte = byte, .size = size }, cost(size));
 }
 
-/*
- * As CUDA does with pageable host memory: what is copied from it is read before the call returns, and what is copied to it has arrived
- * by then, so that the caller may do with it as he likes.
- */
+/* As in CUDA with pageable host memory: a copy from the host has read its source before the call returns, and a copy to the host has
+   arrived, so the caller may use the host memory at once. */
 int sim_copy_async(void *dst, const void *src, size_t size, gpu_stream stream)
 {
     if (stream->capture) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * sim_context.c - contexts that a program makes beside that of each device. Not simulated: that each has a legacy stream of its own.
- */
+/* sim_context.c - contexts that a program makes in addition to the context of each device. Not simulated: in CUDA each of them has a legacy
+   stream of its own. */
 #include "lib/gpu/sim_internal.h"
 
 #include <stdlib.h>
@@ -20,7 +19,7 @@ uint64_t sim_context_here(int device)
     return context && context->device == device && sim_self->device == device ? context->id : 0;
 }
 
-/* The context of a device itself has the number of its legacy stream, which nothing else has. */
+/* The device's own context has the id of the device's legacy stream, so that no other context has the same id. */
 static struct gpu_context describe(int device, uint64_t id)
 {
     struct sim_stream *legacy = &sim.devices[device].legacy;

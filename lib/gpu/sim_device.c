@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sim_device.c - the simulated devices: what they are, and what they pretend to support. */
+/* sim_device.c - the simulated devices: their properties, and the features that they have. */
 #include "lib/gpu/sim_machine.h"
 
 #include <stdio.h>
@@ -29,11 +29,11 @@ bool sim_supports(int device, enum gpu_feature feature, char *why, size_t len)
 {
     static const char no_pools[] = "the simulated device has no memory pools (pools=no)";
     const struct sim_settings *is = &sim.settings;
-    /* Since which driver there is a feature, and whether a setting takes it away. */
+    /* The first driver with each feature, whether the settings allow the feature, and the message if they do not. */
     const struct {
         uint64_t driver;
         bool allowed;
-        const char *why; /* it is not */
+        const char *why; /* the message if it is not allowed */
     } needs[GPU_FEATURE_COUNT] = {
         [GPU_FEATURE_POOLS] = { 11020, is->pools, no_pools },
         [GPU_FEATURE_POOL_USAGE] = { 11030, is->pools, no_pools },
@@ -82,7 +82,8 @@ int sim_versions(int *driver, int *runtime)
     return 0;
 }
 
-/* The same for every process on the machine, and another one for each name, so that nobody takes one machine's GPU for another's. */
+/* A number for the UUIDs of the devices: equal in all processes on a named machine, and different for each name, so that no program
+   mistakes one machine's GPU for another's. */
 static uint64_t machine_number(void)
 {
     uint64_t number = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sim_errors.c - names and texts of CUDA's error numbers, for a machine without CUDA. Those that a program with pools can meet. */
+/* sim_errors.c - names and texts of CUDA's error numbers, for a machine without CUDA: those that a program with memory pools can get. */
 #include "lib/gpu/sim_internal.h"
 
 static const struct error {
@@ -50,7 +50,7 @@ static const struct error {
     { -1, "unrecognized error code", "unrecognized error code" },
 };
 
-/* The last one stands for all others. */
+/* Returns the entry of the code; the last entry stands for all codes that are not listed. */
 static const struct error *find(int code)
 {
     const struct error *error = errors;

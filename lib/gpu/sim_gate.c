@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sim_gate.c - times that nobody knows yet.
+ * sim_gate.c - times that are not known yet.
  *
- * When a stream waits for what another process recorded, its later work ends so many nanoseconds after something that may come soon, late,
- * or never, if that process is killed first. Such a time is a number above all known ones: each gate has a stretch of numbers of
- * its own, and the place in the stretch says how long after the gate opens. So every comparison with the clock says "not yet" by itself.
- * When a gate opens, all numbers of its stretch, wherever they stand, are replaced by the times that they have become.
+ * When a stream waits for an event that another process recorded, the end of the stream's later work is unknown: it may come soon, late, or
+ * never, if that process is killed first. A *gate* stands for the unknown time, and opens at that time. Each gate has a range of numbers of
+ * its own, all above the known times; a number's distance from the start of its range says how long after the opening of the gate the time
+ * is. So every comparison with the clock gives "not yet". When a gate opens, all numbers of its range are replaced by known times, wherever
+ * they are stored.
  */
 #include "lib/gpu/sim_machine.h"
 
 #include <stdlib.h>
 
 #define LIMBO (UINT64_C(1) << 63)
-#define STRETCH (UINT64_C(1) << 40) /* 18 minutes; work that would end later than that behind a gate never ends */
+#define STRETCH (UINT64_C(1) << 40) /* 18 minutes; work that would end later than this after its gate opens never ends */
 #define GATES_MAX ((size_t)((SIM_NEVER - LIMBO) / STRETCH))
 
 bool sim_time_is_open(uint64_t time)
@@ -30,7 +31,7 @@ static bool is_of(uint64_t time, uint64_t base)
     return time >= base && time - base < STRETCH;
 }
 
-/* A sum beyond the stretch of its gate, or beyond all known times, is SIM_NEVER. */
+/* If the sum lies outside the gate's range, or above all known times, it is SIM_NEVER. */
 uint64_t sim_time_add(uint64_t time, uint64_t nanoseconds)
 {
     uint64_t sum;
@@ -51,7 +52,7 @@ static bool grow_gates(void)
     return true;
 }
 
-/* Returns the time at which the new gate opens; SIM_NEVER if there is no host memory for one more gate. */
+/* Returns the time at which the new gate opens, or SIM_NEVER if host memory runs out. */
 static uint64_t add_gate(struct sim_gate made)
 {
     size_t gate = 0;
@@ -145,7 +146,7 @@ static void replace_everywhere(uint64_t base, uint64_t at)
     replace_in_actions(base, at);
 }
 
-/* Whether the gate is open now, and since when. */
+/* Returns whether the gate is open, and sets *at to the time since when. */
 static bool is_open_now(const struct sim_gate *gate, uint64_t *at)
 {
     if (gate->fence >= 0)
@@ -169,7 +170,7 @@ bool sim_gates_settle(void)
             sim_ledger_fence_release(gate->fence);
         replace_everywhere(base_of(i), at > gate->made_at ? at : gate->made_at);
         any = true;
-        i = 0; /* a gate before it may have waited for this one */
+        i = 0; /* an earlier gate may have waited for this one */
     }
     return any;
 }
