@@ -6,7 +6,7 @@
 
 #define ROOM_MIN 64
 
-/* Where the handle is, or would be put. */
+/* Returns the place of the handle in the table, or the empty place for it. */
 static const void **place_of(const struct sim_handles *handles, const void *handle)
 {
     size_t at = (size_t)(((uint64_t)(uintptr_t)handle * UINT64_C(0x9E3779B97F4A7C15)) >> 32);
@@ -29,7 +29,7 @@ static bool grow(struct sim_handles *handles)
     return true;
 }
 
-/* At most half of the room is used, so that a search soon ends. */
+/* At most half of the places are used, so each search ends soon. */
 bool sim_handles_add(struct sim_handles *handles, const void *handle)
 {
     if (handles->count * 2 >= handles->room && !grow(handles))

@@ -68,7 +68,7 @@ static void put_block(const struct sim_index *index, struct sim_segment *segment
     *place = segment;
 }
 
-/* A table that could not grow is slower, and nothing else. */
+/* If the table cannot grow, it only becomes slower. */
 bool sim_index_reserve(struct sim_pool *pool)
 {
     struct sim_index *index = &pool->index;
@@ -112,7 +112,7 @@ struct sim_segment *sim_index_block(const struct sim_pool *pool, uint64_t offset
 
 /* The tree of runs --------------------------------------------------------------------------------------------------------------------- */
 
-/* Offsets are multiples of much, and the ranks must not follow them, or the tree becomes a list. */
+/* Mixes the offset into a rank. Offsets are multiples of large numbers; ranks that followed their order would turn the tree into a list. */
 static uint32_t rank_of(uint64_t offset)
 {
     uint64_t mixed = offset / SIM_ALIGNMENT * UINT64_C(0x9E3779B97F4A7C15);
@@ -133,7 +133,7 @@ static void add(struct sim_index *index, struct sim_segment *added)
     added->rank = rank_of(added->offset);
     while (*place && (*place)->rank >= added->rank)
         place = is_before(*place, added->owner, added->run, added->offset) ? &(*place)->right : &(*place)->left;
-    /* The subtree that was there is divided into the runs before and behind the added one. */
+    /* Split the subtree at this place into the runs before the added one and those behind it. */
     struct sim_segment *rest = *place, **before = &added->left, **behind = &added->right;
     *place = added;
     while (rest) {
@@ -296,7 +296,7 @@ static void consider(struct fit *best, struct sim_segment *head, struct sim_segm
         *best = (struct fit){ head, begin, bytes };
 }
 
-/* Rows within a run of which the stream may not have everything. The run gets the owner that it has by now. */
+/* Looks for rows of at least `size` bytes within a run that the stream may use only in part, and updates the run's owner. */
 static void look_into(struct sim_pool *pool, struct sim_segment *head, uint64_t size, const struct sim_stream *stream, sim_fits_fn fits,
                       struct fit *best)
 {
@@ -328,7 +328,8 @@ struct sim_segment *sim_index_best_fit(struct sim_pool *pool, uint64_t size, con
     struct sim_segment *run = sim_run_from(pool, 0, size, 0);
     if (run && !run->owner)
         consider(&best, run, run, run->run);
-    /* Runs that have an owner, one owner after the other. A run that is looked into may move to an earlier owner. */
+    /* Then the runs with an owner, one owner after the other. look_into() may move a run to a lower owner, which has been searched
+       already. */
     uint64_t owner = 0;
     while (pool->index.owned && owner != SIM_RUN_MIXED && (run = sim_run_from(pool, owner + 1, 0, 0))) {
         owner = run->owner;
@@ -361,7 +362,7 @@ static void make_known(struct sim_pool *pool, struct sim_segment *segment)
     segment->is_fresh = false;
 }
 
-/* Merges neighbours of a run that were both observed, one of them just now. The run has left the index. */
+/* Merges neighbours in a run that are both observed, one of them just now. The run is not in the index. */
 static void merge_observed(struct sim_pool *pool, struct sim_segment *head)
 {
     for (struct sim_segment *segment = head; sim_segment_is_in_run(segment); segment = segment->next) {
@@ -419,7 +420,7 @@ static bool is_ordered(const struct sim_segment *run, size_t *runs, size_t *owne
            is_ordered(left, runs, owned) && is_ordered(right, runs, owned);
 }
 
-/* Whether the run that begins here is in the tree, and says what is so. */
+/* Returns whether the run that begins here is in the tree, with the right length, end and owner. */
 static bool is_run_valid(const struct sim_pool *pool, const struct sim_segment *head)
 {
     const struct sim_segment *tail = head;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * sim_ledger.c - the tables of a simulated machine: bytes that devices lack, exportable pools, shared events, and fences. Each function
- * holds the machine's lock for a few words; the order of its writes keeps the tables whole if the process dies in between.
- */
+/* sim_ledger.c - the tables of a simulated machine: the bytes that processes and pools have of each device, exportable pools, shared
+   events, and fences. Each function holds the machine's lock for a few writes. The order of the writes keeps the tables valid if the
+   process dies in between. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -22,7 +21,8 @@ static uint64_t own_bit(void)
     return bit(sim.machine.self);
 }
 
-/* Writes the word that makes what was written before reachable, or what is written after unreachable: no write moves to its other side. */
+/* Writes the word that makes earlier writes reachable, or makes later writes unreachable. Neither compiler nor processor moves a write
+   across it. */
 static void commit(uint64_t *word, uint64_t value)
 {
     __atomic_exchange_n(word, value, __ATOMIC_SEQ_CST);
@@ -30,7 +30,7 @@ static void commit(uint64_t *word, uint64_t value)
 
 /* The dead ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* What others still have of the pool is what was exported of it. */
+/* The owner leaves the pool; other processes may still have its exported blocks. */
 static void drop_owner(struct sim_machine_pool *pool)
 {
     pool->held = pool->exported;
@@ -65,7 +65,7 @@ void sim_ledger_forget(struct sim_machine *machine, int process)
     machine->processes[process].used = false;
 }
 
-/* All else is whole at every instant. */
+/* Everything else in the machine is valid at every instant. */
 void sim_ledger_recover(struct sim_machine *machine)
 {
     for (int i = 0; i < SIM_FENCES_MAX; i++)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sim_map.c - address ranges, and pages that are mapped into them. A page is a part of one file without a name, so that its bytes follow it
- * to another address.
+ * sim_map.c - address ranges, and pages that are mapped into them. All pages are parts of one memfd, so that a page keeps its bytes when it
+ * is mapped at another address.
  *
- * As measured: whole pages only, no call waits for a kernel or disturbs a capture, and what is mapped is nobody else's, used or not.
+ * As measured on GPUs: only whole pages are mapped, no call waits for a kernel or disturbs a capture, and the driver does not take mapped
+ * memory back, used or not.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -23,14 +24,14 @@ struct sim_address_range {
     uint64_t size;
 };
 
-/* Identity: what a device lacks for pages is the sum of their sizes. */
+/* Identity: the bytes that a device has in pages are the sum of their sizes. */
 struct sim_page {
     struct sim_page *next;
     gpu_page handle;
     int device;
     uint64_t size, offset;  /* offset: in the file */
     unsigned char *address; /* NULL: not mapped */
-    bool released;          /* the page's owner released it: it goes once it is unmapped */
+    bool released;          /* page_release() was called: the page ends once it is unmapped */
     bool access[SIM_DEVICES_MAX];
 };
 
@@ -41,7 +42,7 @@ static bool is_unit(uint64_t number)
 
 static bool overlap(const unsigned char *a, uint64_t a_size, const unsigned char *b, uint64_t b_size)
 {
-    return a < b ? (uint64_t)(b - a) < a_size : (uint64_t)(a - b) < b_size; /* no sum, which may be beyond all addresses */
+    return a < b ? (uint64_t)(b - a) < a_size : (uint64_t)(a - b) < b_size; /* an address plus a size might overflow */
 }
 
 /* Looking ------------------------------------------------------------------------------------------------------------------------------ */
@@ -62,7 +63,7 @@ static struct sim_page *find_page(gpu_page handle)
     return page;
 }
 
-/* The first page in the list that is mapped somewhere in there; with `next`, the one behind that. */
+/* Returns the first page from `next` on in the list that is mapped within these addresses, at least in part, or NULL. */
 static struct sim_page *mapped_in(struct sim_page *next, const unsigned char *address, uint64_t size)
 {
     while (next && (!next->address || !overlap(next->address, next->size, address, size)))
@@ -70,7 +71,7 @@ static struct sim_page *mapped_in(struct sim_page *next, const unsigned char *ad
     return next;
 }
 
-/* Whether whole mappings make up the range, end to end. */
+/* Returns whether the range consists of whole mapped pages, without a gap. */
 static bool is_made_of_pages(const unsigned char *address, uint64_t size)
 {
     uint64_t covered = 0;
@@ -132,7 +133,7 @@ static bool charge(int device, uint64_t bytes)
     return sim_device_charge(device, &sim.devices[device].pages, bytes);
 }
 
-/* Room in the file for a new page. */
+/* Appends room for the page to the file. Returns false if the system refuses. */
 static bool add_to_file(struct sim_page *page)
 {
     if (!sim.map.pages)
@@ -193,7 +194,7 @@ int sim_range_reserve(int device, uint64_t size, void **range)
     if (code)
         return code;
     struct sim_address_range *made = size <= addresses_left() ? calloc(1, sizeof(*made)) : NULL;
-    /* A unit more, of which a part goes back, so that it begins at a multiple. */
+    /* Reserve one unit more and give the surplus back, so that the range begins at a multiple of the unit. */
     uint64_t span = size + GPU_PAGE_UNIT;
     unsigned char *found = made && span > size ? sim_map_nothing(NULL, span) : NULL;
     if (!found) {
@@ -270,7 +271,7 @@ int sim_page_map(void *address, uint64_t size, gpu_page handle)
 {
     struct sim_page *page = find_page(handle);
     bool is_place = (uintptr_t)address % GPU_PAGE_UNIT == 0 && find_range(address, size) && !mapped_in(sim.map.pages, address, size);
-    /* One page could be mapped twice on a GPU. Nobody needs that, and here its bytes would be at two places. */
+    /* A GPU could map one page twice. No part of Weir needs that, and here the page's address could not be one value. */
     sim_note_change();
     if (!page || page->size != size || page->address || !is_place)
         return GPU_INVALID_VALUE;

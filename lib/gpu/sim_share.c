@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sim_share.c - what processes share: pools and blocks of each other, and events. */
+/* sim_share.c - sharing between processes: exporting and importing pools, blocks and events. */
 #include "lib/gpu/sim_machine.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@ _Static_assert(sizeof(struct sim_event_handle) <= GPU_SHARED_BYTES, "an event's 
 
 /* Pools -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* As CUDA: a pool is imported once for each call, each with an address range of its own. */
+/* As in CUDA, each call imports the pool anew, with an address range of its own. */
 static int open_pool(int device, int fd, struct sim_pool *pool)
 {
     struct stat status;
@@ -92,7 +92,7 @@ int sim_block_import(gpu_pool pool, const struct gpu_shared_block *shared, void 
     int code = sim_capture_check_unsafe();
     if (code)
         return code;
-    /* Here CUDA dies of a segmentation fault. */
+    /* CUDA crashes with a segmentation fault here. */
     if (handle.size > SIM_SHARED_MAX)
         return GPU_UNKNOWN;
     return sim_memory_import(pool, handle.offset, handle.size, ptr);
@@ -146,7 +146,7 @@ int sim_event_record_shared(struct sim_event *event, struct sim_stream *stream)
         return GPU_OUT_OF_MEMORY;
     int code = sim_fence_enqueue(stream, fence);
     if (code)
-        sim_ledger_fence_done(fence, sim.now); /* it stands for nothing then */
+        sim_ledger_fence_done(fence, sim.now); /* no record was queued, so nobody has to wait for the fence */
     return code;
 }
 
