@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * sim_memory.c - which segments of a pool's range blocks are taken from and freed to. What a stream may take of memory that another one
- * freed is decided here (is_usable, can_wait_for).
- */
+/* sim_memory.c - allocates blocks from the segments of a pool's range and frees them. sim_memory_is_usable() and can_wait_for() decide
+   which memory that one stream has freed another stream may use. */
 #include "lib/gpu/sim_machine.h"
 
 #include <stdlib.h>
@@ -15,7 +13,6 @@ static bool is_allowed(const struct sim_pool *pool, enum gpu_pool_attribute reus
     return pool->reuse[reuse - GPU_POOL_REUSE_EVENT_DEPENDENCIES];
 }
 
-/* Whether the stream may have the memory as it is. */
 bool sim_memory_is_usable(const struct sim_pool *pool, const struct sim_segment *segment, const struct sim_stream *stream)
 {
     if (segment->state != SIM_SEGMENT_FREE || segment->hidden)
@@ -30,14 +27,16 @@ bool sim_memory_is_usable(const struct sim_pool *pool, const struct sim_segment 
            waited >= sim_waits_for(&pool->freed, segment->freed_by);
 }
 
-/* Whether the stream may have it once it waits for the free. CUDA calls a wait that it inserts by itself an internal dependency. */
+/* Returns whether the stream may use the memory once it has waited for the free. CUDA calls a wait that it inserts by itself an internal
+   dependency. */
 static bool can_wait_for(const struct sim_pool *pool, const struct sim_segment *segment, const struct sim_stream *stream)
 {
     bool is_orderable = segment->state == SIM_SEGMENT_FREE && !segment->hidden && segment->device == stream->device;
     return sim_memory_is_usable(pool, segment, stream) || (is_orderable && is_allowed(pool, GPU_POOL_REUSE_INTERNAL_DEPENDENCIES));
 }
 
-/* Makes the stream wait for those frees in the first `size` bytes of a run that it could not do without. */
+/* Makes the stream wait for each free in the first `size` bytes of a row without which it may not use the memory. Returns 0 or
+   GPU_OUT_OF_MEMORY. */
 static int wait_for_run(const struct sim_pool *pool, const struct sim_segment *segment, uint64_t size, struct sim_stream *stream)
 {
     int code = 0;
@@ -48,7 +47,8 @@ static int wait_for_run(const struct sim_pool *pool, const struct sim_segment *s
     return code;
 }
 
-/* What the pool has, else what it can grow by, else (measured: only then) what is there once the stream waits for it. */
+/* Finds a row of free memory: in the pool as it is; else in the pool after it has grown; else, only if it cannot grow (measured), memory
+   for which the stream has to wait. */
 static int find_run(struct sim_pool *pool, uint64_t size, struct sim_stream *stream, struct sim_segment **segment,
                     struct sim_segment **head)
 {
@@ -62,7 +62,8 @@ static int find_run(struct sim_pool *pool, uint64_t size, struct sim_stream *str
     return wait_for_run(pool, *segment, size, stream);
 }
 
-/* Makes the first `size` bytes of a row of free segments one live segment. What was exported once makes all of it stay with the pool. */
+/* Makes the first `size` bytes of a row of free segments one live segment. If any of them was exported before, the whole segment counts as
+   exported and stays with the pool. */
 static int make_live(struct sim_pool *pool, struct sim_segment *head, struct sim_segment *segment, uint64_t size)
 {
     if (!sim_index_reserve(pool) || !sim_run_cut(pool, head, segment, size))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sim_pool.c - pools as their owners see them: life, attributes, access, and allocating from them. */
+/* sim_pool.c - the operations on pools: creating and destroying, attributes, access, trimming, allocating and freeing. */
 #include "lib/gpu/sim_machine.h"
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ int sim_pool_make(const struct gpu_pool_spec *spec, struct sim_pool **pool)
     for (size_t i = 0; i < sizeof(made->reuse) / sizeof(*made->reuse); i++)
         made->reuse[i] = 1;
     made->access[spec->device] = GPU_ACCESS_READ_WRITE;
-    /* Twice the memory, so that a pool full of holes still has addresses for a large block. */
+    /* Twice the device's memory, so that a fragmented pool still has addresses for a large block. */
     int code = sim_memory_open(made, sim.settings.memory * 2, spec->posix_fd);
     if (code) {
         free(made);
@@ -161,7 +161,7 @@ int sim_pool_set_current(int device, gpu_pool pool)
 
 /* Attributes --------------------------------------------------------------------------------------------------------------------------- */
 
-/* Where the attribute stands. 0, or the error that who asks for it gets. */
+/* Finds the variable of an attribute. Returns 0, or the error of the operation. */
 static int find_attribute(struct sim_pool *pool, enum gpu_pool_attribute attribute, uint64_t **place)
 {
     static const size_t places[] = {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * sim_range.c - the address range of one pool, cut into segments: which of it is mapped, and how it grows and shrinks in steps.
- */
+/* sim_range.c - the address range of one pool: its division into segments, which of them have memory, and how the pool grows and shrinks in
+   steps. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -43,7 +42,7 @@ void sim_segment_absorb(struct sim_pool *pool, struct sim_segment *segment)
     free(next);
 }
 
-/* Whether two neighbours can be one segment without anybody seeing a difference. */
+/* Returns whether two neighbours can become one segment with no visible difference. */
 static bool is_alike(const struct sim_segment *a, const struct sim_segment *b)
 {
     if (a->state != b->state || a->state == SIM_SEGMENT_LIVE || a->exported != b->exported || a->hidden != b->hidden)
@@ -80,10 +79,8 @@ struct sim_segment *sim_segment_merge(struct sim_pool *pool, struct sim_segment 
 
 /* The address range -------------------------------------------------------------------------------------------------------------------- */
 
-/*
- * Accessible only where there is memory, so that a stray access of the host is caught, and leak checkers do not read gigabytes of holes.
- * Pages exist once they are touched, and go when the range becomes inaccessible.
- */
+/* Makes a part of the range accessible. The rest stays inaccessible, so that a stray access of the host is caught, and leak checkers do not
+   read gigabytes of holes. Pages of host memory come into being when touched, and go when the range becomes inaccessible. */
 static bool map(const struct sim_pool *pool, uint64_t begin, uint64_t size)
 {
     int flags = MAP_FIXED | MAP_NORESERVE | (pool->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED);
@@ -113,7 +110,7 @@ int sim_memory_open(struct sim_pool *pool, uint64_t span, bool exportable)
     if (code && fd >= 0)
         close(fd);
     pool->fd = code ? -1 : fd;
-    /* Another process maps a block by its pages. */
+    /* Another process maps a block in units of pages. */
     pool->alignment = exportable ? (uint64_t)sysconf(_SC_PAGESIZE) : SIM_ALIGNMENT;
     return code;
 }
@@ -156,7 +153,7 @@ static void give_memory(struct sim_pool *pool, uint64_t bytes)
     set_reserved(pool, pool->reserved - bytes);
 }
 
-/* What the device lacks for a pool that others may have stays with them: see sim_pool_leave(). */
+/* If other processes share the pool, sim_pool_leave() gives its memory back instead. */
 void sim_memory_close(struct sim_pool *pool)
 {
     if (pool->shared < 0)
@@ -175,8 +172,8 @@ void sim_memory_close(struct sim_pool *pool)
 
 /* Giving back -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Finds which part of a free segment can go back to the device: whole steps, and at the edge of what the pool holds also the part of a step
-   to which a growth was cut. In an imported pool all of the segment, which is a mapping. */
+/* Finds the part of a free segment that can go back to the device: whole steps; and at the edge of the pool's memory also a part of a step,
+   left by a growth that had no room for a whole one. In an imported pool it is the whole segment, which is one mapping. */
 static void releasable(const struct sim_pool *pool, const struct sim_segment *segment, uint64_t *begin, uint64_t *end)
 {
     bool first = pool->imported || !segment->prev || segment->prev->state == SIM_SEGMENT_ABSENT;
@@ -187,8 +184,8 @@ static void releasable(const struct sim_pool *pool, const struct sim_segment *se
         *end = sim_round_down(*end, SIM_STEP);
 }
 
-/* Turns [begin, end) of a free segment into absent memory and adds its bytes to *taken, which are the caller's to account for. Where there is
-   no host memory for the bookkeeping it does nothing. Returns what the segment is now. */
+/* Turns [begin, end) of a free segment into absent memory, and adds its bytes to *taken, for which the caller accounts. Does nothing if
+   host memory runs out. Returns the segment, or the one that it has become part of. */
 static struct sim_segment *make_absent(struct sim_pool *pool, struct sim_segment *segment, uint64_t begin, uint64_t end, uint64_t *taken)
 {
     sim_run_leave(pool, segment);
@@ -205,13 +202,14 @@ static struct sim_segment *make_absent(struct sim_pool *pool, struct sim_segment
     if (pool->fd >= 0 && !pool->imported)
         fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)begin, (off_t)(end - begin));
     sim_map_nothing(pool->base + begin, end - begin);
-    /* Before it merges with others like it, beyond which runs are in the index still. */
+    /* Enter the runs on both sides now: the merge below may reach segments whose runs are still in the index. */
     sim_run_enter(pool, segment->prev);
     sim_run_enter(pool, segment->next);
     return sim_segment_merge(pool, segment);
 }
 
-/* Measured: the figure falls, the device gets nothing, and the pool does not use the memory again. */
+/* Hides an exported free segment. As measured: the pool's reserved bytes fall, but the device gets nothing, and the pool does not use the
+   memory again. */
 static struct sim_segment *hide(struct sim_pool *pool, struct sim_segment *segment, uint64_t *bytes)
 {
     if (segment->hidden)
@@ -220,13 +218,14 @@ static struct sim_segment *hide(struct sim_pool *pool, struct sim_segment *segme
     segment->hidden = true;
     *bytes += segment->size;
     set_reserved(pool, pool->reserved - segment->size);
-    /* Before it merges with others like it, beyond which runs are in the index still. */
+    /* Enter the runs on both sides now: the merge below may reach segments whose runs are still in the index. */
     sim_run_enter(pool, segment->prev);
     sim_run_enter(pool, segment->next);
     return sim_segment_merge(pool, segment);
 }
 
-/* What of the segment would go back, in multiples of `unit` if not all: false, nothing. */
+/* Finds the part [begin, end) of the segment that can go back. A part of more than `want` bytes is cut to at most `want`, so that it begins
+   at a multiple of `unit`. Returns false if there is no such part. */
 static bool can_release(const struct sim_pool *pool, const struct sim_segment *segment, uint64_t want, uint64_t unit, uint64_t *begin,
                         uint64_t *end)
 {
@@ -238,7 +237,8 @@ static bool can_release(const struct sim_pool *pool, const struct sim_segment *s
     return *end > *begin;
 }
 
-/* Adds to *released. Returns what the segment is part of afterwards. */
+/* Releases at most want - *released bytes of the segment, and adds them to *released. Returns the segment, or the one that it has become
+   part of. */
 static struct sim_segment *release_from(struct sim_pool *pool, struct sim_segment *segment, uint64_t want, uint64_t *released)
 {
     uint64_t begin, end, taken = 0;
@@ -252,7 +252,7 @@ static struct sim_segment *release_from(struct sim_pool *pool, struct sim_segmen
     return segment;
 }
 
-/* The first run that has a whole step and comes, in the order of the index, at that place or behind it. */
+/* Returns the first run of at least one step that is not before these three values in the order of the index, or NULL. */
 static struct sim_segment *large_run(const struct sim_pool *pool, uint64_t owner, uint64_t bytes, uint64_t offset)
 {
     struct sim_segment *run = sim_run_from(pool, owner, bytes, offset);
@@ -261,7 +261,8 @@ static struct sim_segment *large_run(const struct sim_pool *pool, uint64_t owner
     return run;
 }
 
-/* Whether a walk over all segments would find anything: it has a whole step, or a gap beside it, or the end of the range. */
+/* Returns whether a walk over all segments could release anything: a segment with a whole step, or one beside a gap or at the end of the
+   range. */
 static bool may_release(const struct sim_pool *pool)
 {
     uint64_t begin, end;
@@ -289,7 +290,7 @@ uint64_t sim_memory_release(struct sim_pool *pool, uint64_t want)
     while (segment && released < want) {
         uint64_t resume = segment->offset + segment->size;
         segment = release_from(pool, segment, want, &released);
-        /* It may have been cut, or have become one with neighbours: go on from its former end. */
+        /* The segment may have been cut, or merged with neighbours: go on after its former end. */
         while (segment && segment->offset < resume)
             segment = segment->next;
     }
@@ -299,17 +300,15 @@ uint64_t sim_memory_release(struct sim_pool *pool, uint64_t want)
 
 /* Growing ------------------------------------------------------------------------------------------------------------------------------ */
 
-/*
- * Measured: a pool grows by what is missing. The driver puts whole steps that are idle behind the new addresses, wherever they lie; a step
- * with anything live in it, or with a free that was not observed, stays where it is. What was exported stays too, as other processes may
- * have it mapped.
- */
+/* Returns whether a part of the segment can move. As measured, a growth first uses idle memory of the pool itself: the driver moves whole
+   idle steps, wherever they lie, to the new addresses, and takes only the missing bytes from the device. A step with a live block or with a
+   free that is not observed stays where it is. Exported memory stays too, since other processes may have it mapped. */
 static bool can_move(const struct sim_pool *pool, const struct sim_segment *segment, uint64_t want, uint64_t *begin, uint64_t *end)
 {
     return !segment->exported && can_release(pool, segment, want, SIM_PAGE, begin, end);
 }
 
-/* Bytes that could be moved, at most `want`. */
+/* Returns the bytes that could be moved, at most `want`. */
 static uint64_t movable(const struct sim_pool *pool, uint64_t want)
 {
     uint64_t bytes = 0, begin, end;
@@ -321,12 +320,13 @@ static uint64_t movable(const struct sim_pool *pool, uint64_t want)
     return bytes;
 }
 
-/* Takes so many of them from behind their addresses; they are still counted as the pool's. Less: there is no host memory. */
+/* Makes that many bytes absent at their old addresses; they still count as the pool's. Returns how many it took, fewer if host memory runs
+   out. */
 static uint64_t move(struct sim_pool *pool, uint64_t want)
 {
     uint64_t taken = 0, begin, end;
     for (struct sim_segment *run = large_run(pool, 0, SIM_STEP, 0); run && taken < want;) {
-        /* What is left of the run has another place in the index. */
+        /* After a part of the run has gone, the rest has another place in the index. */
         uint64_t owner = run->owner, bytes = run->run, offset = run->offset;
         for (struct sim_segment *segment = run; segment && segment->offset < offset + bytes && taken < want; segment = segment->next)
             if (can_move(pool, segment, want - taken, &begin, &end))
@@ -336,7 +336,7 @@ static uint64_t move(struct sim_pool *pool, uint64_t want)
     return taken;
 }
 
-/* The driver's own rescue: idle memory of all other pools on the device goes back before a growth fails. */
+/* Does what the driver does before a growth fails: gives back idle memory of all other pools on the device. */
 static void rescue(const struct sim_pool *growing, uint64_t want)
 {
     for (struct sim_pool *pool = sim.pools; pool && want; pool = pool->next) {
@@ -348,7 +348,7 @@ static void rescue(const struct sim_pool *growing, uint64_t want)
     }
 }
 
-/* Bytes by which the pool could grow now. */
+/* Returns the bytes by which the pool could grow now. */
 static uint64_t room(const struct sim_pool *pool)
 {
     uint64_t bytes = pool->span - pool->held;
@@ -362,7 +362,7 @@ static uint64_t room(const struct sim_pool *pool)
     return sim_round_down(bytes, SIM_PAGE);
 }
 
-/* The first gap that has so many bytes, so that memory stays together. */
+/* Returns the lowest gap with at least `bytes` bytes, so that the pool's memory stays together. */
 static struct sim_segment *find_gap(const struct sim_pool *pool, uint64_t bytes)
 {
     struct sim_segment *first = NULL;
@@ -388,12 +388,13 @@ static void pass_growth(struct sim_pool *pool, uint64_t bytes)
     pool->has_grown = sim.has_grown = true;
 }
 
-/* Puts memory behind so many bytes of a gap: first what was moved, then what is new. */
+/* Puts memory behind `bytes` bytes of a gap: first the `moved` bytes of the pool itself, then new ones of the device. Returns 0 or
+   GPU_OUT_OF_MEMORY. */
 static int fill_gap(struct sim_pool *pool, uint64_t bytes, uint64_t moved)
 {
     uint64_t taken = move(pool, moved);
     struct sim_segment *gap = sim_range_take_gap(pool, bytes);
-    /* Another process may have taken the memory since the room was looked at. */
+    /* Another process may have taken the memory since room() was called. */
     if (taken < moved || !gap || !map(pool, gap->offset, bytes) || !sim_range_take(pool, bytes - moved)) {
         if (gap) {
             sim_map_nothing(pool->base + gap->offset, bytes);
@@ -421,20 +422,20 @@ int sim_range_grow(struct sim_pool *pool, uint64_t size)
     if (room(pool) < missing && is_on_device(pool))
         rescue(pool, missing - room(pool));
     if (room(pool) + moved < need) {
-        /* Its own goes back the same way: the rest of steps that a growth was cut to, and what was exported, are not moved. */
+        /* Give idle memory of this pool back too: parts of steps and exported memory cannot be moved. */
         sim_memory_release(pool, sim_round_up(need - room(pool), SIM_STEP));
         moved = movable(pool, bytes);
         missing = bytes - moved;
     }
     if (room(pool) + moved < need) {
-        /* What the device still had stays with the pool that could not grow enough, up to its threshold (measured). */
+        /* The pool that could not grow enough keeps the device's free memory, up to its threshold (measured). */
         uint64_t rest = sim_round_down(room(pool), SIM_STEP);
         uint64_t kept = pool->release_threshold > pool->reserved ? sim_round_down(pool->release_threshold - pool->reserved, SIM_STEP) : 0;
         if (rest > kept)
             rest = kept;
         if (rest && is_on_device(pool) && !pool->max_size)
             fill_gap(pool, rest, 0);
-        /* The memory of graphs goes with the refusal, so that the next request has it (measured). */
+        /* The driver also gives back the memory of graphs, so the next request can have it (measured). */
         if (is_on_device(pool) && !pool->max_size)
             sim_graph_trim(pool->device);
         return GPU_OUT_OF_MEMORY;

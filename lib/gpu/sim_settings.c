@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sim_settings.c - the text of $WEIR_SIM, "devices=2,memory=8GiB,peers=0-1", read into struct sim_settings. */
+/* sim_settings.c - reads the text of $WEIR_SIM, "devices=2,memory=8GiB,peers=0-1", into struct sim_settings. */
 #include "lib/gpu/sim_internal.h"
 
 #include <ctype.h>
@@ -11,7 +11,7 @@
 #define GIB (UINT64_C(1) << 30)
 #define SETTING_SIZE 1024
 
-/* Takes a decimal number off the front. */
+/* Reads a decimal number from the front of *text, and moves *text behind it. */
 static bool take_number(char **text, uint64_t *number)
 {
     errno = 0;
@@ -75,7 +75,7 @@ static bool parse_version(char *value, uint64_t *number)
     return true;
 }
 
-/* The settings that are one number. */
+/* The settings whose value is one number. */
 static const struct setting {
     const char *key;
     bool (*parse)(char *value, uint64_t *number);
@@ -154,9 +154,9 @@ static bool set_fault(struct sim_settings *settings, char *value)
     return true;
 }
 
-/* What a call costs where nothing else is said: what it did on a GPU, of pages of 32 MiB, and nothing where that was not looked at. A query
-   costs something always, so that a program that polls gets to the end of its polling; and so does the question that every request asks,
-   whether a stream captures, so that the clock does not stand still while caches serve. */
+/* The default costs of calls: as on a GPU, with pages of 32 MiB, or 0 where that was not measured. A query must cost something, so that a
+   program that polls comes to an end. So must the capture status, which every request queries, so that the clock moves while caches serve
+   all requests. */
 static const struct gpu_cost standard_costs[SIM_OP_COUNT] = {
     [SIM_OP_stream_capture_status] = { .call = 16 },
     [SIM_OP_event_query] = { .call = 1000 },       [SIM_OP_page_create] = { .call = 6500 },       [SIM_OP_page_map] = { .call = 600 },
@@ -169,7 +169,7 @@ static bool is_sized(int operation)
            operation == SIM_OP_page_unmap || operation == SIM_OP_page_release;
 }
 
-/* NULL, or what to write instead. */
+/* Sets the cost of an operation. Returns NULL, or what to write instead. */
 static const char *set_cost(struct sim_settings *settings, int operation, const char *value)
 {
     struct gpu_cost cost;
@@ -206,7 +206,7 @@ static const struct {
     { "name", set_name, "1 to 32 letters, digits, '-' and '_', as in name=test-1" },
 };
 
-/* NULL, or what to write instead. */
+/* Sets one setting. Returns NULL, or what to write instead. */
 static const char *set_one(struct sim_settings *settings, const char *key, char *value)
 {
     for (size_t i = 0; i < sizeof(settings_table) / sizeof(*settings_table); i++)

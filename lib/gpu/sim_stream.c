@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sim_stream.c - streams and events: who waits for whom, and until when. */
+/* sim_stream.c - streams and events: which stream waits for which work, and until when. */
 #include "lib/gpu/sim_internal.h"
 
 #include <stdio.h>
@@ -67,7 +67,8 @@ void sim_stream_init(struct sim_stream *stream, enum sim_stream_kind kind, int d
     stream->context = kind == SIM_STREAM_CREATED ? sim_context_here(device) : 0;
 }
 
-/* A new stream on sim.streams; from the spare ones if it is to have a handle. */
+/* Adds a new stream to sim.streams. A created stream, which has a handle, takes the struct and handle of a destroyed one if there is
+   any. */
 static struct sim_stream *add_stream(enum sim_stream_kind kind, int device)
 {
     struct sim_stream *stream = kind == SIM_STREAM_CREATED ? sim.spare_streams : NULL;
@@ -92,7 +93,7 @@ static struct sim_stream *add_stream(enum sim_stream_kind kind, int device)
     return stream;
 }
 
-/* Its work goes on. */
+/* Closes a stream. Its queued work goes on. */
 static void unlink_stream(struct sim_stream *stream)
 {
     uint64_t *gone_until = &sim.devices[stream->device].gone_until;
@@ -114,8 +115,8 @@ static struct sim_stream *per_thread_stream(void)
     return *place;
 }
 
-/* CUDA crashes within the driver where it is asked anything of a stream that was destroyed (measured). So does the simulator, with a word
-   to whoever looks for the reason. */
+/* CUDA crashes in the driver when a destroyed stream is used (measured). The simulator aborts as well, with a message that gives the
+   reason. */
 __attribute__((cold, noreturn)) static void die_of_destroyed(const struct sim_stream *stream)
 {
     fprintf(stderr, "weir: the simulator was asked of stream %p (id %llu), which was destroyed, or its context was: CUDA crashes here\n",
@@ -203,7 +204,7 @@ int sim_stream_create(int device, gpu_stream *stream)
     return 0;
 }
 
-/* Work that is queued still runs: what it does stands in sim.actions and in the freed segments. */
+/* The queued work still runs: its effects are in sim.actions and in the freed segments. */
 int sim_stream_destroy(gpu_stream stream)
 {
     if (stream->kind != SIM_STREAM_CREATED)
@@ -234,7 +235,7 @@ int sim_stream_device(gpu_stream stream, int *device)
     return 0;
 }
 
-/* Waits until the time, when the host sees the frees that sim_memory_observe() would name. */
+/* Waits until the time, and then marks frees as observed, with the parameters of sim_memory_observe(). Returns 0 or the sticky error. */
 static int synchronize(uint64_t time, uint64_t id, uint64_t sequence, int device)
 {
     sim_wait_until(time);
@@ -303,7 +304,7 @@ int sim_event_create(int device, gpu_event *made)
     return 0;
 }
 
-/* Closes the event and puts it at the head of the list, of spare or of dead events. */
+/* Closes the event and adds it to `list`, the spare or the dead events. */
 static void close_event(struct sim_event *event, struct sim_event **list)
 {
     event->is_open = false;
@@ -353,7 +354,7 @@ static int wait_for_all_of(struct sim_waits *waits, const struct sim_stream *str
     return code ? code : sim_waits_add(waits, stream->id, sim.sequence);
 }
 
-/* The place of the event's new record: a stream, which is 0 for all of a device. Takes the waits over. */
+/* Sets the event's new record: on `stream`, or on the whole device if that is 0. Takes over `waits`. */
 static void set_record(struct sim_event *event, struct sim_waits waits, uint64_t stream, uint64_t sequence, uint64_t done_at)
 {
     sim_waits_clear(&event->waits);
@@ -418,7 +419,7 @@ int sim_stream_wait_event(gpu_stream stream, gpu_event event)
     return code;
 }
 
-/* What query and synchronise have in common: neither may touch an event from inside a capture. */
+/* The common check of query and synchronise: neither may be called for an event that was recorded in a capture. */
 static int check_event(const struct sim_event *event)
 {
     if (event->capture) {

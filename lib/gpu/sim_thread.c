@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * sim_thread.c - the clock of a named machine, and the thread that runs in each of its processes what is due, as the GPU would. Without a
- * name there is no thread, and waiting moves the virtual clock.
- */
+/* sim_thread.c - the clock of a named machine, and a thread in each of its processes that runs due work, as a GPU would. On a machine
+   without a name there is no thread, and a wait moves the virtual clock. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -17,14 +15,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_NS UINT64_C(5000000) /* after so long a fence of another process is looked at unasked */
+#define LOOK_NS UINT64_C(5000000) /* the thread looks at fences of other processes this often, without being woken */
 
 /* Guarded by sim.lock. */
 static struct {
     bool runs;
     pthread_t thread;
-    uint64_t asleep_until; /* it looks again then by itself */
-    pthread_cond_t progress; /* the clock of a waiting call may have come */
+    uint64_t asleep_until; /* the time at which it wakes by itself */
+    pthread_cond_t progress; /* signalled when unknown times have become known */
 } ticker;
 
 void sim_catch_up(void)
@@ -44,14 +42,15 @@ static uint64_t next_work(void)
     return due < sweep ? due : sweep;
 }
 
-/* Who would wake us up when a fence is done may be killed between the one and the other. */
+/* The next time at which the thread must look. While a fence of another process is open, it looks every LOOK_NS: that process may be killed
+   after the fence is done and before it has woken us. */
 static uint64_t next_look(void)
 {
     uint64_t next = next_work(), look = sim.now + LOOK_NS;
     return next > look && sim_gates_are_closed() ? look : next;
 }
 
-/* Until somebody changes the process's futex from `seen`. */
+/* Sleeps until the time, or until the process's futex differs from `seen`. */
 static void sleep_until(uint64_t time, uint32_t *word, uint32_t seen)
 {
     struct timespec end = gpu_clock_timespec(time);
@@ -88,7 +87,7 @@ int sim_thread_start(void)
     pthread_cond_init(&ticker.progress, &attributes);
     pthread_condattr_destroy(&attributes);
     sim.now = gpu_clock_now();
-    /* Signals are the application's. */
+    /* Block all signals in the thread: they are the application's. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &former);
     int code = pthread_create(&ticker.thread, NULL, run, &sim.machine.shared->processes[sim.machine.self].wake);
@@ -121,7 +120,7 @@ void sim_thread_notify(void)
 {
     if (!ticker.runs)
         return;
-    /* Most of what a call queues is due at once, and need not wait for the thread to wake up. */
+    /* Most actions that a call queues are due at once: run them here, and do not wait for the thread. */
     if (sim.actions && sim.actions->due <= sim.now)
         sim_advance_to(sim.now);
     if (next_look() < ticker.asleep_until)
