@@ -9,16 +9,16 @@
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
 
-#define PIECE (UINT64_C(64) << 20)  /* bytes that go back at a time: other threads' calls wait for 60 us (measured), */
-#define PAUSE (5 * GPU_MILLISECOND) /* and then have so long for themselves */
-#define PATIENCE GPU_MILLISECOND    /* how long a look waits for the streams of a device, by the GPU's clock */
+#define PIECE (UINT64_C(64) << 20)  /* bytes of one piece: a trim of this size blocks other threads' calls for 60 us (measured), */
+#define PAUSE (5 * GPU_MILLISECOND) /* and the pause between two pieces */
+#define PATIENCE GPU_MILLISECOND    /* how long a look waits for pending frees, by the GPU's clock */
 
-/* A GiB that lies idle for a second is worth so many nanoseconds of calls that wait: growing and trimming breaks even after 4 s. */
+/* The rent of idle memory, in nanoseconds for each GiB and second: growing and trimming a GiB costs as much as 4 s of rent. */
 #define RENT UINT64_C(440000)
-#define ASKED_RENT 8                 /* times as dear, where a neighbour has asked for memory */
-#define ASKED_TIME (60 * GPU_SECOND) /* as long ago as this, at most */
+#define ASKED_RENT 8                 /* the rent is multiplied by this if a neighbour has asked for memory */
+#define ASKED_TIME (60 * GPU_SECOND) /* within this time */
 
-/* Whether a neighbour has asked for memory of the pool's device of late. */
+/* Returns whether a neighbour has recently asked for memory of the pool's device. */
 static bool is_asked(const weir_pool *pool, uint64_t now)
 {
     const struct weir__adapted *adapted = &pool->adapted;
@@ -26,7 +26,7 @@ static bool is_asked(const weir_pool *pool, uint64_t now)
     return asks != adapted->asks || (asks && now - adapted->asked < ASKED_TIME);
 }
 
-/* What memory of the pool costs at present. */
+/* Returns the present costs of the pool's memory: growing, trimming and rent. */
 static struct weir__demand_costs costs_of(const weir_pool *pool, uint64_t now)
 {
     const struct weir__backing_ops *ops = pool->backing->ops;
@@ -35,7 +35,7 @@ static struct weir__demand_costs costs_of(const weir_pool *pool, uint64_t now)
     return costs;
 }
 
-/* What the pool is to keep, within the bounds of its policy. */
+/* Returns `bytes`, the size to keep, within the bounds that the pool's policy sets. */
 static uint64_t bounded(const weir_pool *pool, uint64_t bytes)
 {
     uint64_t max_size = atomic_load(&pool->settings.max_size);
@@ -43,7 +43,7 @@ static uint64_t bounded(const weir_pool *pool, uint64_t bytes)
     return max_size ? weir__smaller(bytes, max_size) : bytes;
 }
 
-/* A pool that is parked keeps nothing, whatever it is to keep. */
+/* The bytes that the pool keeps now. The threshold of a parked pool, one without a stream, is 0, whatever the expectation is. */
 static uint64_t threshold_of(const weir_pool *pool)
 {
     return weir__smaller(atomic_load(&pool->settings.kept), atomic_load(&pool->backing->threshold));
@@ -54,16 +54,17 @@ static bool is_above(uint64_t reserved, uint64_t kept)
     return weir__less(reserved, kept) >= WEIR__GROWTH_STEP;
 }
 
-/* Epochs ------------------------------------------------------------------------------------------------------------------------------ */
+/* Epochs ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Counts bytes, and what they cost or saved, in nanoseconds. */
+/* Counts bytes, and the nanoseconds that they cost or saved. */
 static void add_audit(struct weir__audit *audit, uint64_t bytes, uint64_t time)
 {
     atomic_fetch_add_explicit(&audit->bytes, bytes, memory_order_relaxed);
     atomic_fetch_add_explicit(&audit->time, time, memory_order_relaxed);
 }
 
-/* What came of the bytes that lay idle until this epoch, and of those that were given back before it. */
+/* Counts the effects in the epoch that ends: idle memory that was used again, and memory that had been given back and had to be taken from
+   the device again. */
 static void audit(struct weir__adapted *adapted, uint64_t reserved, const struct weir__demand_costs *costs)
 {
     uint64_t again = weir__less(weir__smaller(adapted->high, adapted->reserved), adapted->peak), idle = weir__less(adapted->reserved, adapted->peak);
@@ -80,7 +81,7 @@ static void audit(struct weir__adapted *adapted, uint64_t reserved, const struct
     }
 }
 
-/* Shifts the bytes that were given by epoch, as so many epochs have passed. */
+/* Shifts the counts of given bytes, which are kept by epoch, after `epochs` epochs have passed. */
 static void age_given(struct weir__adapted *adapted, uint64_t epochs)
 {
     uint64_t by = weir__smaller(epochs, WEIR__ADAPTED_EPOCHS);
@@ -93,7 +94,7 @@ static void end_epochs(weir_pool *pool, uint64_t now, uint64_t use, uint64_t res
     struct weir__adapted *adapted = &pool->adapted;
     const struct weir__demand_costs costs = costs_of(pool, now);
     uint64_t passed = (now - adapted->began) / WEIR__DEMAND_EPOCH, quiet = weir__smaller(adapted->low, use);
-    /* The keeper slept through all but the last epoch, since nothing was freed: the use of these was steady. */
+    /* The keeper slept through all epochs but the last, since nothing was freed, so the use in them was constant. */
     for (uint64_t i = 1; i < weir__smaller(passed, WEIR__DEMAND_EPOCHS); i++)
         weir__demand_add(&adapted->demand, quiet, quiet, &costs);
     weir__demand_add(&adapted->demand, adapted->low, adapted->high, &costs);
@@ -115,10 +116,10 @@ static void begin(weir_pool *pool, uint64_t now, uint64_t use, uint64_t high)
     weir__demand_begin(&adapted->demand);
     memset(adapted->given, 0, sizeof adapted->given);
     adapted->is_begun = true;
-    adapted->began = now - WEIR__DEMAND_EPOCH; /* what was before counts as an epoch */
+    adapted->began = now - WEIR__DEMAND_EPOCH; /* the time before counts as one epoch */
     adapted->low = use;
     adapted->peak = adapted->high = high;
-    adapted->reserved = 0; /* whatever the pool has counts as grown since */
+    adapted->reserved = 0; /* all memory of the pool counts as growth from now on */
     adapted->waste = adapted->rent = 0;
     adapted->asks = 0;
 }
@@ -131,14 +132,14 @@ static void note_asks(weir_pool *pool, uint64_t now)
     pool->adapted.asks = asks;
 }
 
-/* Reads the pool's figures, and sets what it keeps. */
+/* Reads the pool's figures, and sets how much the pool keeps. */
 static void observe(weir_pool *pool, uint64_t now)
 {
     struct weir__adapted *adapted = &pool->adapted;
     uint64_t high = weir__pool_take_high(pool), before = atomic_load(&pool->figures.taken);
     uint64_t used = weir__pool_figure(pool, GPU_POOL_USED), reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
     uint64_t taken = atomic_load(&pool->figures.taken);
-    /* Others may allocate from a pool of CUDA's. Of these only the present is known. */
+    /* Other code may allocate from a CUDA pool too. Only its present use is known, not its peak. */
     uint64_t others = weir__less(used, weir__larger(before, taken)), use = taken + others;
     high += others;
     if (!adapted->is_begun)
@@ -149,17 +150,18 @@ static void observe(weir_pool *pool, uint64_t now)
     if (now - adapted->began >= WEIR__DEMAND_EPOCH)
         end_epochs(pool, now, use, reserved);
     uint64_t wanted = weir__larger(weir__demand_wanted(&adapted->demand), adapted->high);
-    /* Fragments take room beside what is wanted, but no more than what comes and goes. */
+    /* Fragmentation needs room in addition to the wanted bytes, but no more than the bytes that come and go. */
     uint64_t swing = wanted - weir__smaller(weir__demand_least(&adapted->demand), use);
     uint64_t kept = bounded(pool, wanted + weir__smaller(adapted->waste, swing)), least = bounded(pool, use);
     atomic_store(&pool->settings.kept, kept);
-    /* Later it may be less than now, although nothing is freed. */
+    /* If `kept` may fall later although nothing is freed, the keeper has to look again. */
     adapted->is_awake = kept > least && is_above(reserved, least);
 }
 
-/* Giving back ------------------------------------------------------------------------------------------------------------------------- */
+/* Giving back -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Lets go of a piece above the threshold. Memory goes back in the pieces in which it came, so it grows until one fits into it. */
+/* Gives back one piece of what is above the threshold. Memory goes back in the units in which it was taken, so the piece doubles until a
+   unit fits into it. Returns the bytes that went back. */
 static uint64_t trim_piece(weir_pool *pool, uint64_t reserved, uint64_t threshold)
 {
     uint64_t released = 0, piece = PIECE;
@@ -170,7 +172,7 @@ static uint64_t trim_piece(weir_pool *pool, uint64_t reserved, uint64_t threshol
     return released;
 }
 
-/* One piece. Returns when the next one is due. */
+/* Gives back one piece. Returns when the next one is due, or WEIR__SERVICE_NEVER. */
 static uint64_t give_back(weir_pool *pool)
 {
     struct weir__adapted *adapted = &pool->adapted;

@@ -8,17 +8,17 @@
 #include "lib/alloc/held.h"
 #include "lib/gpu/clock.h"
 
-#define POLL_FIRST UINT64_C(20000)   /* nanoseconds between two looks at pending frees, doubling, */
+#define POLL_FIRST UINT64_C(20000)   /* nanoseconds between two looks at pending frees, doubled each time, */
 #define POLL_LONGEST GPU_MILLISECOND /* up to this */
 
-#define BATCH 32 /* streams pinned at a time */
-/* Bytes of one step. CUDA takes 1 to 2 ms for a GiB (measured), during which the service thread's other jobs wait. */
+#define BATCH 32 /* streams that are pinned (protected from closing) at a time */
+/* The most bytes that one step gives back. CUDA needs 1 to 2 ms for a GiB (measured), during which the service thread's other jobs wait. */
 #define SHARE_OF_STEP (UINT64_C(4) << 30)
 
-/* One device at a time, each from the top. */
+/* The stages of the work on one device; devices are handled one after the other. */
 enum stage {
-    STAGE_IDLE,    /* what is idle as it is */
-    STAGE_PENDING, /* what becomes idle once caches are flushed and frees complete */
+    STAGE_IDLE,    /* give back memory that is idle already */
+    STAGE_PENDING, /* give back memory that becomes idle when caches are flushed and frees complete */
 };
 
 struct weir__give {
@@ -27,10 +27,10 @@ struct weir__give {
     char *pool; /* a copy of request.pool */
     size_t device;
     enum stage stage;
-    bool has_more; /* the last step gave something, so the next one may */
+    bool has_more; /* the last step gave something, so another one may too */
     uint64_t pause;
     uint64_t gave;
-    struct weir__wait wait; /* for what is pending on the device */
+    struct weir__wait wait; /* for the pending frees on the device */
 };
 
 static bool is_enough(const struct weir__give *give)
@@ -50,7 +50,7 @@ static uint64_t keep_of(const struct weir__give *give, const weir_pool *pool)
 
 /* Pools -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Whether some opened stream captures that allocates from the pool. What such a graph is about to use is left to it. */
+/* Returns whether an opened stream that allocates from the pool captures: its graph may be about to use the pool's memory. */
 static bool is_captured(weir_pool *pool)
 {
     weir_stream *streams[BATCH] = { NULL };
@@ -67,11 +67,11 @@ static bool is_captured(weir_pool *pool)
 
 static bool is_asked(const struct weir__give *give, const weir_pool *pool)
 {
-    /* Memory of the host helps no neighbour. */
+    /* Host memory does not help a neighbour. */
     return (!give->pool || strcmp(give->pool, pool->name) == 0) && !(give->request.is_neighbour && pool->native.is_host);
 }
 
-/* Bytes that the pool could let go of now, above `keep`. */
+/* Returns the idle bytes that the pool could give back now and still keep `keep` bytes. */
 static uint64_t idle_above(const weir_pool *pool, uint64_t keep)
 {
     uint64_t idle = weir__pool_idle(pool), reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
@@ -90,7 +90,8 @@ static uint64_t trim_to(struct weir__give *give, weir_pool *pool, uint64_t keep)
     return released;
 }
 
-/* Memory goes back in the pieces in which it came, so what is let go of grows until one fits into it. */
+/* Trims the pool by about `bytes`. Memory goes back in the units in which it was taken, so the amount doubles until a unit fits into it.
+   Returns the bytes that went back. */
 static uint64_t trim_by(struct weir__give *give, weir_pool *pool, uint64_t keep, uint64_t bytes)
 {
     uint64_t reserved = weir__pool_figure(pool, GPU_POOL_RESERVED), released = 0, to;
@@ -102,7 +103,7 @@ static uint64_t trim_by(struct weir__give *give, weir_pool *pool, uint64_t keep,
     return released;
 }
 
-/* One step's share of what is idle on the device now. Whether any came. */
+/* Gives back idle memory of the device's pools, at most one step's share. Returns whether anything went back. */
 static bool trim_device(struct weir__give *give, struct weir__device *device)
 {
     uint64_t before = give->gave;
@@ -116,7 +117,7 @@ static bool trim_device(struct weir__give *give, struct weir__device *device)
     return give->gave > before;
 }
 
-/* Bytes that are free and cannot go back, as far as the pool knows. */
+/* Returns the free bytes of the pool that cannot go back because of live blocks in the same pages, as far as the pool knows. */
 static uint64_t pinned_in(weir_pool *pool)
 {
     uint64_t pinned = 0;
@@ -131,7 +132,7 @@ uint64_t weir__give_offer(weir *w, int device)
         struct weir__held held = weir__pool_held(pool);
         uint64_t keep = atomic_load(&pool->settings.keep), used = weir__pool_figure(pool, GPU_POOL_USED);
         uint64_t reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
-        /* A program may have allocated from the CUDA pool by itself. */
+        /* The program may also have allocated from the CUDA pool without Weir. */
         uint64_t live = used > held.cached && used - held.cached > held.live ? used - held.cached : held.live;
         live += pinned_in(pool);
         if (keep < live)
@@ -144,7 +145,7 @@ uint64_t weir__give_offer(weir *w, int device)
 
 /* Steps -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Empties the caches of streams whose pools are asked for something. Orphans stay. */
+/* Empties the caches of streams whose pools the request concerns. Does not touch orphans. */
 static void flush(const struct weir__give *give, struct weir__device *device)
 {
     weir_stream *streams[BATCH] = { NULL };
@@ -158,7 +159,7 @@ static void flush(const struct weir__give *give, struct weir__device *device)
         }
 }
 
-/* Looks at what is pending. Returns how many waits are left; *any: whether one has ended. */
+/* Looks at the pending frees. Returns how many waits are left; *any becomes true if a wait has ended. */
 static unsigned look_at_waits(struct weir__give *give, bool *any)
 {
     uint64_t bytes;
@@ -174,7 +175,7 @@ static void leave_device(struct weir__give *give)
     give->device++;
 }
 
-/* Whether the device is done with. */
+/* Does one step on the device. Returns whether the work on the device is finished. */
 static bool work_on(struct weir__give *give, struct weir__device *device)
 {
     unsigned left = 0;
@@ -218,8 +219,8 @@ uint64_t weir__give_step(struct weir__give *give)
     return due < give->request.deadline ? due : give->request.deadline;
 }
 
-/* Bytes that the pools have from the device, all there is to be given. A program that goes on allocating has as much idle again and again,
-   and is not to be trimmed for as long as it does. */
+/* Returns the bytes that the pools have reserved, which bound the request: a program that goes on allocating has idle memory again and
+   again, and must not be trimmed for as long as it runs. */
 static uint64_t reserved_of(const struct weir__give *give)
 {
     uint64_t reserved = 0;

@@ -6,16 +6,16 @@
 #include "lib/pool/left.h"
 #include "lib/release/adapt.h"
 
-#define BATCH 64                 /* streams that are pinned at a time */
-#define PATIENCE GPU_MILLISECOND /* how long a look waits for the streams of a device, by the GPU's clock */
+#define BATCH 64                 /* streams that are pinned (protected from closing) at a time */
+#define PATIENCE GPU_MILLISECOND /* how long a look waits for pending frees, by the GPU's clock */
 
 static weir *weir_of(struct weir__job *job)
 {
     return (weir *)((char *)job - offsetof(weir, keeper.job));
 }
 
-/* The part of cache.idle after which a cache is looked at again has passed: returns the stamp below which blocks were not used for all of
-   it, or 0. */
+/* Notes, four times in cache.idle, how many blocks have entered the cache. Returns the stamp below which blocks have not been used for all
+   of cache.idle, or 0 if it is not yet time for the next note. */
 static uint64_t mark(weir_stream *stream, uint64_t now)
 {
     struct weir__cache *cache = &stream->cache;
@@ -32,7 +32,7 @@ static uint64_t mark(weir_stream *stream, uint64_t now)
     return before;
 }
 
-/* Whether there is something left to look at later; if not, the next block to come says so. */
+/* Returns whether the cache still has blocks to look at later. If it is empty, the next block that enters it wakes the keeper. */
 static bool is_left(weir_stream *stream)
 {
     struct weir__cache *cache = &stream->cache;
@@ -44,7 +44,7 @@ static bool is_left(weir_stream *stream)
     return left;
 }
 
-/* Returns whether to look again. */
+/* Flushes the blocks that were not used for cache.idle. Returns whether to look again. */
 static bool look_at_caches(struct weir__device *device, uint64_t now)
 {
     weir_stream *streams[BATCH] = { NULL };
@@ -62,7 +62,7 @@ static bool look_at_caches(struct weir__device *device, uint64_t now)
     return again;
 }
 
-/* Whether the pool has idle memory that its threshold does not cover. */
+/* Returns whether the pool has a growth step or more of idle memory above its threshold. */
 static bool is_above(const weir_pool *pool)
 {
     uint64_t threshold = atomic_load(&pool->backing->threshold);
@@ -70,7 +70,7 @@ static bool is_above(const weir_pool *pool)
     return reserved > threshold && reserved - threshold >= WEIR__GROWTH_STEP && weir__pool_figure(pool, GPU_POOL_USED) < reserved;
 }
 
-/* Returns whether to look again: some stream had work left, so that more may go back later. */
+/* Trims the pools above their thresholds. Returns whether to look again: some stream still had work, so more may go back later. */
 static bool look_at_pools(struct weir__device *device)
 {
     bool any = false;
