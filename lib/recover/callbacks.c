@@ -14,7 +14,7 @@ struct weir__callback {
     void *data;
     unsigned running; /* calls in progress */
     bool removed;     /* no new calls */
-    uint64_t vain;    /* the climb that gave it up last */
+    uint64_t vain;    /* the number of the climb that marked it last as no help */
 };
 
 void weir__callbacks_init(struct weir__callbacks *callbacks)
@@ -35,7 +35,7 @@ void weir__callbacks_destroy(struct weir__callbacks *callbacks)
     pthread_mutex_destroy(&callbacks->lock);
 }
 
-/* A call of a callback. Ends also where the callback throws, or ends its thread. */
+/* A call of a callback in progress. end_run() runs also if the callback throws or ends its thread. */
 struct run {
     struct weir__callbacks *callbacks;
     struct weir__callback *callback;
@@ -114,7 +114,7 @@ weir_status weir_oom_remove(weir *w, unsigned id, weir_error *error)
     while (*link && ((*link)->id != id || (*link)->removed))
         link = &(*link)->next;
     struct weir__callback *callback = *link;
-    /* In a callback nothing is waited for: the one to be removed may be this very one, or run on a thread that waits for this one. */
+    /* Do not wait within a callback: the callback to be removed may be the same one, or run on a thread that waits for this one. */
     bool is_busy = callback && callback->running && weir__call_is_nested();
     if (callback && !is_busy) {
         callback->removed = true;

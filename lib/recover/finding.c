@@ -11,24 +11,24 @@
 #include "lib/alloc/orphans.h"
 #include "lib/base/format.h"
 
-#define NOTEWORTHY 128  /* what is less than this part of the request did not decide */
+#define NOTEWORTHY 128  /* amounts below 1/128 of the request are not mentioned */
 
-/* Of the pools that count: at a cap the request's own, else all of the device that have its memory. */
+/* Sums over the pools that count: at a cap only the request's own pool, else all pools of the device with its memory. */
 struct figures {
     const struct weir__report *report;
     const weir_pool *own;
     bool at_cap;
     uint64_t asked, live, cached, barred, orphaned, idle, reserved; /* barred: in caches of streams that capture */
-    uint64_t pending, pinned; /* freed, and not seen complete; free in pages of arenas in which something is live */
-    uint64_t unnoted;         /* freed on streams that are not open, with no event behind that */
+    uint64_t pending, pinned; /* freed, but not seen complete; free, but in pages of arenas with live blocks */
+    uint64_t unnoted;         /* freed on streams that are not open, with no event behind the free */
     uint64_t max_size;
-    uint64_t free_bytes, total;  /* of the device */
-    bool has_device;             /* these two are known, and are a bound */
-    const struct weir__tag *tag; /* that has the most of what is live; NULL: none is known */
+    uint64_t free_bytes, total;  /* free and total bytes of the device */
+    bool has_device;             /* these two are known, and bound what pools can have */
+    const struct weir__tag *tag; /* the tag with the most live bytes; NULL: unknown */
     uint64_t tagged;
 };
 
-/* Appends a line where it fits as a whole. */
+/* Appends a line if the whole line fits. */
 __attribute__((format(printf, 2, 3))) static void say(char *text, const char *format, ...)
 {
     size_t len = strlen(text), room = WEIR__FINDINGS_LEN - len;
@@ -47,7 +47,7 @@ static uint64_t sum_of(uint64_t a, uint64_t b)
 
 /* Figures ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* What only the fences know to be pending, as the pool is not told of streams. */
+/* Adds pending frees of a pool that does not know of streams; the fences (lib/fence) know them. */
 static void add_debts(struct figures *figures, const weir_pool *pool)
 {
     const struct weir__scope scope = {.fences = pool->device->fences, .debts = &pool->backing->debts};
@@ -94,7 +94,7 @@ static void find_tag(struct figures *figures, const struct weir__holder *holders
     }
     figures->tag = most ? weir__tags_get(tags, most) : NULL;
     figures->tagged = most ? sums[most] : 0;
-    /* Others allocate and free meanwhile. */
+    /* Other threads allocate and free meanwhile, so the sums may not match. */
     if (figures->tagged > figures->live)
         figures->tag = NULL;
     free(sums);
@@ -116,7 +116,7 @@ static void take(struct figures *figures, const struct weir__report *report)
 
 /* Words -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* ", 24 GiB of them tag 'optimizer'"; "" without a tag. */
+/* Writes ", 24 GiB of them tag 'optimizer'", or "" without a tag. */
 #define OF_THEM_LEN (WEIR__TAG_NAME_MAX + WEIR__BYTES_LEN + 32)
 static const char *of_them(char text[static OF_THEM_LEN], const struct figures *figures)
 {
@@ -126,7 +126,7 @@ static const char *of_them(char text[static OF_THEM_LEN], const struct figures *
     return text;
 }
 
-/* Whether the step could have done something, and the policy leaves it out. */
+/* Returns a remark if the policy leaves this step out, else "". */
 static const char *without(const struct figures *figures, weir_rung rung)
 {
     bool is_left_out = !(atomic_load(&figures->own->settings.steps) >> rung & 1);
@@ -149,7 +149,7 @@ static bool is_noteworthy(const struct figures *figures, uint64_t bytes)
 
 /* The cap ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* true: the cap alone explains it. */
+/* Explains the failure by the cap. Returns whether the cap alone explains it. */
 static bool say_cap(char *text, const struct figures *figures)
 {
     uint64_t needed = sum_of(figures->live, figures->asked), max_size = figures->max_size;
@@ -168,7 +168,7 @@ static bool say_cap(char *text, const struct figures *figures)
 
 /* The device --------------------------------------------------------------------------------------------------------------------------- */
 
-/* Whether the program would have been asked to free something, if the policy had said so. */
+/* Returns whether the program has callbacks that were not called because the policy leaves that step out. */
 static bool may_callbacks_help(const struct figures *figures)
 {
     struct weir__callbacks *callbacks = &figures->own->w->callbacks;
@@ -178,7 +178,7 @@ static bool may_callbacks_help(const struct figures *figures)
     return are_some && !figures->report->rungs[WEIR_RUNG_CALLBACKS].ran;
 }
 
-/* true: what is live explains it. */
+/* Explains the failure by the live memory on the device. Returns whether that explains it. */
 static bool say_device(char *text, const struct figures *figures)
 {
     uint64_t needed = sum_of(figures->live, figures->asked), had = sum_of(figures->free_bytes, figures->reserved);
@@ -204,7 +204,7 @@ static bool say_device(char *text, const struct figures *figures)
 
 /* What stands in the way --------------------------------------------------------------------------------------------------------------- */
 
-/* Idle memory of CUDA's pools that no trim gives back. What is behind work has a line of its own. */
+/* Tells of idle memory in CUDA's pools that no trim gives back. Memory behind unfinished work has a line of its own. */
 static void say_left(char *text, const struct figures *figures)
 {
     const char *live = figures->live ? ": they share steps of 32 MiB with what is live" : "";
@@ -243,7 +243,7 @@ void weir__findings_write(char text[static WEIR__FINDINGS_LEN], const struct wei
 {
     struct figures figures;
     text[0] = '\0';
-    /* What lacks then is no memory of the device. */
+    /* In these cases the device had enough memory. */
     if (report->request->ask.lack == WEIR__PAGE_NO_ADDRESSES || report->request->ask.lack == WEIR__PAGE_NO_HOST_MEMORY)
         return;
     take(&figures, report);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * finding.h - what arithmetic on figures says of a request that was refused: whether it could have been served at all, and what stood in
- * the way. Nothing is said that is not certain. Keeps nothing.
- */
+/* finding.h - explains a refused request by arithmetic on the figures: whether it could have been served at all, and what stood in the way.
+   It writes only what is certain, and has no state. */
 #ifndef WEIR_LIB_FINDING_H
 #define WEIR_LIB_FINDING_H
 
@@ -11,7 +9,8 @@
 
 #define WEIR__FINDINGS_LEN 1536
 
-/* Writes whole lines, each behind a newline and two spaces; "": there is nothing to say. holders: of the device; may be none. */
+/* Writes whole lines, each after a newline and two spaces, or "" if there is nothing to write. holders: the groups of live blocks on the
+   device; count may be 0. */
 void weir__findings_write(char text[static WEIR__FINDINGS_LEN], const struct weir__report *report, const struct weir__holder *holders,
                           size_t count);
 
