@@ -7,7 +7,7 @@
 #include "lib/pool/recorded.h"
 #include "lib/recover/climb.h"
 
-#define LAST_ROUNDS 8 /* before a request is refused, as long as others empty caches */
+#define LAST_ROUNDS 8 /* last attempts before a request is refused, while other threads empty caches */
 
 static const char *const rung_names[WEIR_RUNG_COUNT] = {
     [WEIR_RUNG_FLUSH] = "flush",
@@ -41,11 +41,11 @@ void weir__recovery_destroy(struct weir__recovery *recovery)
 
 /* The climb ---------------------------------------------------------------------------------------------------------------------------- */
 
-/* The rungs from `first` to `last`. */
+/* Climbs the rungs from `first` to `last`. Returns whether one of them, *rescuer, served the request. */
 static bool climb_rungs(struct weir__climb *climb, unsigned first, unsigned last, weir_rung *rescuer, void **ptr)
 {
     for (unsigned rung = first; rung <= last; rung++) {
-        /* What other processes have does not count there. */
+        /* At a cap, memory of other processes does not help. */
         bool is_beside = climb->request->at_cap && rung == WEIR_RUNG_NEIGHBOURS;
         if (!weir__climb_has_step(climb, (weir_rung)rung) || is_beside)
             continue;
@@ -58,7 +58,7 @@ static bool climb_rungs(struct weir__climb *climb, unsigned first, unsigned last
         bool rescued = weir__rungs[rung](climb, ptr);
         uint64_t took = climb->gpu->now() - begin;
         climb->rungs[rung].took += took;
-        climb->request->ask.waited = waited; /* its waits are the rung's */
+        climb->request->ask.waited = waited; /* the rung's time includes its waits */
         weir__record_pool(WEIR__KIND_RUNG, climb->request->pool, rung, took);
         if (rescued)
             *rescuer = (weir_rung)rung;
@@ -68,7 +68,8 @@ static bool climb_rungs(struct weir__climb *climb, unsigned first, unsigned last
     return false;
 }
 
-/* All rungs but the first, which came before the turn; then round after round, from the first on, for as long as callbacks help and there is time. */
+/* Climbs all rungs but the first, which came before this thread's turn; then all rungs again, round after round, while callbacks help and
+   there is time. */
 static bool climb_rounds(struct weir__climb *climb, weir_rung *rescuer, void **ptr)
 {
     bool rescued = climb_rungs(climb, WEIR_RUNG_FLUSH + 1, WEIR_RUNG_COUNT - 1, rescuer, ptr);
@@ -79,7 +80,8 @@ static bool climb_rounds(struct weir__climb *climb, weir_rung *rescuer, void **p
     return rescued;
 }
 
-/* Whether all that is not in use by this weir would be enough: pools that are not Weir's may have it idle, of which only CUDA knows. */
+/* Returns whether the request would fit if this weir had all memory that it does not use: pools that are not Weir's may have idle memory,
+   of which only CUDA knows. */
 static bool may_be_elsewhere(const struct weir__climb *climb)
 {
     uint64_t used = 0, memory = climb->device->info.memory;
@@ -89,16 +91,16 @@ static bool may_be_elsewhere(const struct weir__climb *climb)
     return used < memory && memory - used >= climb->request->asked;
 }
 
-/* What costs the application nothing and waits for nobody, another request that recovers included. */
+/* Does what costs the application nothing and waits for no thread, not even for another recovery. */
 static bool climb_at_once(struct weir__climb *climb, weir_rung *rescuer, void **ptr)
 {
     if (climb_rungs(climb, WEIR_RUNG_FLUSH, WEIR_RUNG_FLUSH, rescuer, ptr))
         return true;
-    *rescuer = WEIR_RUNG_TRIM; /* which CUDA does by itself */
+    *rescuer = WEIR_RUNG_TRIM; /* CUDA itself trims then */
     return climb->request->untried && may_be_elsewhere(climb) && weir__climb_insist(climb, ptr);
 }
 
-/* Until no other thread has cached blocks in its hands. Whether any had some since `before`. */
+/* Waits until no other thread is flushing a cache. Returns whether any has flushed blocks since `before`. */
 static bool wait_for_flushes(struct weir__climb *climb, uint64_t before)
 {
     uint64_t pause = 0;
@@ -107,7 +109,8 @@ static bool wait_for_flushes(struct weir__climb *climb, uint64_t before)
     return atomic_load(&climb->device->flushes) != before;
 }
 
-/* Before a request is refused. What was freed into caches meanwhile is nobody's, nor is what other threads were taking out of them. */
+/* The last attempts before a request is refused. Blocks that other threads have freed into caches meanwhile, or were just taking out of
+   caches, may serve it. */
 static bool try_last(struct weir__climb *climb, void **ptr)
 {
     uint64_t flushes;
@@ -138,7 +141,7 @@ static bool is_hopeless(struct weir__climb *climb)
     return climb->why;
 }
 
-/* Until the recovery in progress ends, or the deadline. Called with recovery->lock held. true: it ended. */
+/* Waits until the recovery in progress ends, or until the deadline. Returns whether it ended. The caller holds recovery->lock. */
 static bool wait_for_turn(struct weir__climb *climb, struct weir__recovery *recovery)
 {
     const struct timespec until = weir__climb_deadline(climb);
@@ -151,7 +154,7 @@ static bool wait_for_turn(struct weir__climb *climb, struct weir__recovery *reco
     return recovery->count != count;
 }
 
-/* Whether the last recovery has just shown that this request cannot be served either. */
+/* Returns whether the failure of the last recovery shows that this request cannot be served either. */
 static bool was_just_refused(const struct weir__recovery *recovery, const struct weir__request *request)
 {
     unsigned steps = atomic_load(&request->pool->settings.steps);
@@ -172,9 +175,11 @@ static void count_recovery(struct weir__recovery *recovery, bool rescued, weir_r
 }
 
 /*
- * Waits while another thread recovers, then tries again with what that one found. true: *rescued says how it ended; else the turn is ours.
- * A recovery that ended in vain speaks for this request only if it began after the first attempt failed: memory freed since an earlier one
- * began, perhaps by this very thread, was not waited for by that one.
+ * Waits while another thread recovers, then tries again, since that recovery may have found memory. Returns true if this request is
+ * finished, with the outcome in *rescued; returns false if the turn is this thread's.
+ *
+ * A recovery that failed counts for this request only if it began after this request's first attempt had failed: an earlier one did not
+ * wait for memory that was freed after its begin, perhaps by this very thread.
  */
 static bool joined(struct weir__climb *climb, struct weir__recovery *recovery, bool *rescued, void **ptr)
 {
@@ -219,8 +224,8 @@ static void end_recovery(struct weir__recovery *recovery, const struct weir__cli
     pthread_mutex_unlock(&recovery->lock);
 }
 
-/* Runs when the climb's scope ends: gives the turn up if a callback threw or ended its thread. *climb NULL: the turn has ended already. An
-   end like this tells other requests nothing of their chances. */
+/* Runs at the end of the turn's scope, and ends the turn if a callback threw or ended its thread. *climb is NULL if the turn has ended
+   already. Such an end says nothing about the chances of other requests. */
 static void give_up_turn(struct weir__climb **climb)
 {
     if (!*climb)
@@ -229,7 +234,7 @@ static void give_up_turn(struct weir__climb **climb)
     end_recovery(&(*climb)->device->recovery, *climb, false, WEIR_RUNG_FLUSH);
 }
 
-/* The whole ladder. */
+/* Climbs the whole ladder. Returns whether the request is served. */
 static bool climb_ladder(struct weir__climb *climb, void **ptr)
 {
     struct weir__recovery *recovery = &climb->device->recovery;
@@ -248,21 +253,21 @@ static bool climb_ladder(struct weir__climb *climb, void **ptr)
     rescued = climb_rounds(climb, &rung, ptr);
     if (!rescued && try_last(climb, ptr)) {
         rescued = true;
-        rung = WEIR_RUNG_TRIM; /* which CUDA did by itself */
+        rung = WEIR_RUNG_TRIM; /* CUDA itself has trimmed */
     }
     end_recovery(recovery, climb, rescued, rung);
     turn = NULL;
     return rescued;
 }
 
-/* Nanoseconds that there are from now on. What the first attempt waited for others counts, what CUDA took for it does not. */
+/* Returns the nanoseconds until the deadline. The first attempt's waits for other requests count, its time in CUDA does not. */
 static uint64_t deadline_left(const struct weir__request *request)
 {
     uint64_t all = atomic_load(&request->pool->settings.deadline);
     return all > request->ask.waited ? all - request->ask.waited : 0;
 }
 
-/* What a climb changes of the thread, and has of its own; given back where a callback throws, too. */
+/* The state of the thread that a climb changes, and resources of the climb: leave() restores and frees them, even if a callback throws. */
 struct scene {
     const struct gpu *gpu;
     enum gpu_capture_mode mode;
@@ -278,7 +283,7 @@ static void leave(struct scene *scene)
     weir__relaxed_end(scene->gpu, scene->mode);
 }
 
-/* Climbs as far as that may help. true: *ptr is served. */
+/* Climbs as far as it may help. Returns whether *ptr is set. */
 static bool climb_from(struct weir__climb *climb, void **ptr)
 {
     struct weir__request *request = climb->request;
@@ -303,7 +308,7 @@ weir_status weir__recover(struct weir__request *request, void **ptr)
     if (climb_from(&climb, ptr))
         return WEIR_OK;
     if (request->code == GPU_OUT_OF_MEMORY) {
-        /* The trims are in the trace of what its attempts had made the pools grow by, and that growth is not. */
+        /* The trace has the trims, but not the growth that came before them, so record the pools now. */
         if (weir__records(&pool->w->recorder, WEIR__LEVEL_POOL))
             weir__record_pools(pool->w);
         weir__record_figures(&pool->w->recorder, WEIR__KIND_OUT_OF_MEMORY, pool->record, request->stream, request->asked,

@@ -17,13 +17,13 @@
 #include "lib/recover/finding.h"
 #include "policy/report.h"
 
-#define POOLS_MAX 16   /* pools that have a line of their own */
-#define HOLDERS 6      /* groups of live blocks, and tags, that are named */
-#define BLOCKS_MAX 16384 /* live blocks that are looked at for that: a few milliseconds */
+#define POOLS_MAX 16   /* at most so many pools get a line of their own */
+#define HOLDERS 6      /* at most so many groups of live blocks, tags and processes are named */
+#define BLOCKS_MAX 16384 /* live blocks that are looked at for the groups: a few milliseconds */
 #define OTHERS_MAX 256 /* processes that are looked at */
-#define REST_LINE 64   /* bytes of the line that sums up the others */
+#define REST_LINE 64   /* bytes for the line that sums up the other pools */
 
-/* Appends a line where it fits, with `spare` bytes left behind it. false: it does not. */
+/* Appends a line if it fits and leaves `spare` bytes free. Returns false if it does not. */
 __attribute__((format(printf, 3, 4))) static bool append(weir_error *error, size_t spare, const char *format, ...)
 {
     size_t len = strlen(error->text), room = sizeof error->text - len;
@@ -40,18 +40,18 @@ __attribute__((format(printf, 3, 4))) static bool append(weir_error *error, size
 /* Pools -------------------------------------------------------------------------------------------------------------------------------- */
 
 struct pool_line {
-    const weir_pool *pool; /* by name only: its memory stays until weir_close() */
+    const weir_pool *pool; /* used for its name only; its memory stays until weir_close() */
     struct weir__held held;
     uint64_t used, reserved, max_size;
 };
 
-/* The request's own pool first, then the largest. */
+/* Returns whether a's line comes before b's: the request's own pool first, then the pools by size. */
 static bool goes_before(const struct pool_line *a, const struct pool_line *b, const weir_pool *own)
 {
     return b->pool != own && (a->pool == own || a->reserved > b->reserved);
 }
 
-/* Puts the line where it belongs among the first POOLS_MAX. */
+/* Inserts the line at its place among the first POOLS_MAX lines. */
 static void insert(struct pool_line *lines, size_t count, const struct pool_line *line, const weir_pool *own)
 {
     size_t place = count < POOLS_MAX ? count : POOLS_MAX;
@@ -94,7 +94,7 @@ static void append_pools(weir_error *error, weir_pool *own)
 
 /* What decides ------------------------------------------------------------------------------------------------------------------------- */
 
-/* " (in 1.00 s)"; "" of less than a millisecond. */
+/* Writes " (in 1.00 s)", or "" for less than a millisecond. */
 static const char *slow_of(char text[static WEIR__TIME_LEN + 8], uint64_t took)
 {
     if (took >= GPU_MILLISECOND)
@@ -102,7 +102,7 @@ static const char *slow_of(char text[static WEIR__TIME_LEN + 8], uint64_t took)
     return text;
 }
 
-/* A line for each step that gave something, and one for all that gave nothing, with the time of those that took long. */
+/* Appends a line for each step that gave memory, and one line for all steps that gave none, with the times of slow ones. */
 static void append_rungs(weir_error *error, const struct weir__report *report)
 {
     char vain[256] = "";
@@ -123,7 +123,8 @@ static void append_rungs(weir_error *error, const struct weir__report *report)
         append(error, 0, "\n  %s", report->why);
 }
 
-/* A pool that has a share of the quota for its cap may be full beside much free memory. */
+/* Appends the device's memory, and the quota if there is one: a pool whose cap is a share of the quota may be full although the device has
+   much free memory. */
 static void append_device(weir_error *error, const struct weir__device *device)
 {
     const struct weir__quota *quota = &device->quota;
@@ -139,7 +140,7 @@ static void append_device(weir_error *error, const struct weir__device *device)
 
 /* Other processes -------------------------------------------------------------------------------------------------------------------------- */
 
-/* " (python3)", as the process calls itself, which may be any bytes; "" where that is not known. */
+/* Writes " (python3)", the name that the process gives itself, which may have any bytes; "" if it is unknown. */
 #define PROGRAM_LEN 80
 static const char *program_of(char text[static PROGRAM_LEN], int pid)
 {
@@ -168,7 +169,7 @@ static int by_bytes(const void *left, const void *right)
     return a->pid < b->pid ? -1 : a->pid > b->pid;
 }
 
-/* Processes beside this one that use the device, those with the most memory first. */
+/* Appends the other processes that use the device, those with the most memory first. */
 static void append_others(weir_error *error, const struct weir__device *device)
 {
     struct gpu_process found[OTHERS_MAX];
@@ -190,7 +191,7 @@ static void append_others(weir_error *error, const struct weir__device *device)
         append(error, REST_LINE, "\n  other processes on this GPU: %s", text);
 }
 
-/* What the request did not find. */
+/* Returns what the request lacked. */
 static const char *want_of(const struct weir__request *request, const struct gpu *gpu)
 {
     if (request->at_cap)
@@ -202,10 +203,10 @@ static const char *want_of(const struct weir__request *request, const struct gpu
 
 /* Who holds memory --------------------------------------------------------------------------------------------------------------------- */
 
-/* The tags with the most bytes: a line. */
+/* Appends one line with the tags that have the most live bytes. */
 static void append_tags(weir_error *error, const weir *w)
 {
-    unsigned before = 0; /* the tag that was named last, which had `below` bytes */
+    unsigned before = 0; /* the tag that was named last; it had `below` bytes */
     char text[HOLDERS * (WEIR__TAG_NAME_MAX + WEIR__BYTES_LEN + 8)] = "", size[WEIR__BYTES_LEN];
     int64_t below = INT64_MAX;
     size_t len = 0;
@@ -214,7 +215,7 @@ static void append_tags(weir_error *error, const weir *w)
         int64_t most = 0;
         for (unsigned i = 1; i <= atomic_load(&w->recorder.tags.count); i++) {
             int64_t live = atomic_load(&weir__tags_get(&w->recorder.tags, i)->live);
-            /* Tags with as many bytes follow in the order of their numbers. */
+            /* Tags with equal bytes follow in the order of their numbers. */
             if (live > most && (live < below || (live == below && i > before))) {
                 largest = i;
                 most = live;
@@ -232,7 +233,7 @@ static void append_tags(weir_error *error, const weir *w)
         append(error, 0, "\n  live by tag: %s", text);
 }
 
-/* The largest groups of blocks. */
+/* Appends the largest groups of live blocks. */
 static void append_holders(weir_error *error, const weir *w, const struct weir__holder *holders, size_t count)
 {
     char size[WEIR__BYTES_LEN], all[WEIR__BYTES_LEN];
@@ -247,7 +248,7 @@ static void append_holders(weir_error *error, const weir *w, const struct weir__
     }
 }
 
-/* ", stream 'decode'", with the handle if several streams that are open have the name; "" of a stream without one. */
+/* Writes ", stream 'decode'", with the handle if several open streams have that name; "" for a stream without a name. */
 #define STREAM_LEN (WEIR__NAME_MAX + 48)
 static const char *stream_of(char text[static STREAM_LEN], const struct weir__request *request)
 {
@@ -274,7 +275,7 @@ weir_status weir__report(const struct weir__report *report)
     char size[WEIR__BYTES_LEN], stream[STREAM_LEN], findings[WEIR__FINDINGS_LEN];
     struct weir__holder *holders = NULL;
     size_t count = 0;
-    /* If they can be found in little time. */
+    /* The groups are left out if finding them would take long. */
     if (!weir__holders_find(pool->w, pool->device->index, BLOCKS_MAX, &holders, &count))
         count = 0;
     weir__findings_write(findings, report, holders, count);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* report.h - the report on a request that found no memory: first what decided that, then what the pools of the device hold. */
+/* report.h - the report on a request that found no memory: first what decided the failure, then what memory the device's pools have. */
 #ifndef WEIR_LIB_REPORT_H
 #define WEIR_LIB_REPORT_H
 
@@ -14,10 +14,10 @@ struct weir__rung_report {
 
 struct weir__report {
     const struct weir__request *request;
-    const struct weir__rung_report *rungs; /* WEIR_RUNG_COUNT of them */
-    uint64_t left;    /* bytes of CUDA's pools that were idle behind the last trim, which had given back what it could */
-    const char *note; /* of the neighbours rung; "" */
-    const char *why;  /* why the ladder was not climbed to its end; NULL: it was */
+    const struct weir__rung_report *rungs; /* an array of WEIR_RUNG_COUNT elements */
+    uint64_t left;                         /* idle bytes of CUDA's pools that the last trim could not give back */
+    const char *note;                      /* the note of the neighbours rung, or "" */
+    const char *why;                       /* why the ladder was not climbed to its end; NULL: it was */
 };
 
 /* Writes the report into the thread's last error and into the log, and counts the failure. Returns WEIR_OUT_OF_MEMORY, or

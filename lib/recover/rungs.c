@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* rungs.c - what each rung of the ladder does, and trying the request again behind it. */
+/* rungs.c - the rungs of the ladder (climb.h), and the new attempts of the request after them. */
 #include <stddef.h>
 #include <string.h>
 
@@ -41,7 +41,8 @@ struct timespec weir__climb_deadline(const struct weir__climb *climb)
     return gpu_clock_timespec(gpu_clock_now() + (left > MOMENT ? left : MOMENT));
 }
 
-/* true: no other request of the device is tried until alone_end(). false: the others take longer than there is time. */
+/* Returns true once no other request of the device is being tried; none is then tried until alone_end(). Returns false if the deadline
+   passes before that. */
 static bool alone_begin(struct weir__climb *climb)
 {
     struct timespec until = weir__climb_deadline(climb);
@@ -56,7 +57,7 @@ static void alone_end(struct weir__climb *climb)
     weir__asking_alone_end(&climb->device->asking);
 }
 
-/* After alone_begin(). Of the calls of CUDA one at most ends after the deadline. */
+/* Tries the request, between alone_begin() and alone_end(). At most one call of CUDA ends after the deadline. */
 static bool try_alone(struct weir__climb *climb, void **ptr)
 {
     bool is_served = !weir__climb_is_over(climb) && !climb->is_used_up && weir__attempt(climb->request, ptr);
@@ -78,7 +79,7 @@ bool weir__climb_has_step(const struct weir__climb *climb, weir_rung rung)
     return atomic_load(&climb->request->pool->settings.steps) >> rung & 1;
 }
 
-/* At a cap only this pool's own blocks count, and CUDA need not see their frees unless it enforces the cap itself. */
+/* Empties caches. At a cap only this pool's own blocks count. CUDA has to see these frees complete only if CUDA itself enforces the cap. */
 static uint64_t flush(struct weir__climb *climb)
 {
     weir_pool *pool = climb->request->pool;
@@ -90,7 +91,7 @@ static uint64_t flush(struct weir__climb *climb)
     return flushed;
 }
 
-/* A moment is enough where nothing runs; the wait rung waits longer. */
+/* Frees orphans (lib/alloc/orphans.h). It waits a millisecond at most, which is enough if no work runs; the wait rung waits longer. */
 static uint64_t free_orphans(struct weir__climb *climb)
 {
     uint64_t soon = climb->gpu->now() + MOMENT;
@@ -101,13 +102,13 @@ static uint64_t free_orphans(struct weir__climb *climb)
 
 /* The rungs ---------------------------------------------------------------------------------------------------------------------------- */
 
-/* What a climb waits for: events behind the opened streams and the requester's own, and those behind frees on other streams. */
+/* The events that a climb waits for: behind the opened streams, behind the requester's stream, and behind noted frees on other streams. */
 struct waits {
     struct weir__wait wait;
-    struct weir__line *own; /* of the requester's stream, or NULL */
+    struct weir__line *own; /* the line (lib/fence/fence.h) of the requester's stream, or NULL */
 };
 
-/* The program may have freed by itself on the requester's stream. */
+/* Returns the line of the requester's stream if it is not an opened one: the program may have freed there without Weir. */
 static struct weir__line *own_line(const struct weir__climb *climb)
 {
     const struct weir__request *request = climb->request;
@@ -118,7 +119,7 @@ static struct weir__line *own_line(const struct weir__climb *climb)
     return NULL;
 }
 
-/* At a cap only this weir's own frees count. waits_end() follows. */
+/* Begins to wait for pending frees; waits_end() ends it. At a cap only this weir's own frees count. */
 static void waits_begin(struct weir__climb *climb, struct waits *waits)
 {
     struct weir__device *device = climb->device;
@@ -147,7 +148,8 @@ static uint64_t see_frees(struct weir__climb *climb)
     return bytes;
 }
 
-/* What other weirs' pools of CUDA's have idle, which an arena can have only once it went back to the device. Returns the bytes. */
+/* Trims the idle memory in CUDA pools of this process's other weirs: an arena can have it only after it went back to the device. Returns
+   the bytes. */
 static uint64_t trim_others(const struct weir__climb *climb)
 {
     const weir_pool *pool = climb->request->pool;
@@ -164,7 +166,7 @@ bool weir__climb_gather_alone(struct weir__climb *climb, void **ptr)
         return false;
     do {
         found = (may_flush ? flush(climb) : 0) + (may_wait ? see_frees(climb) : 0);
-        /* A wait can last until the deadline, where the trim rung has no turn any more. */
+        /* Trim here too: if the wait lasts until the deadline, the trim rung gets no turn any more. */
         climb->rungs[WEIR_RUNG_TRIM].gave += trim_others(climb);
         is_served = try_alone(climb, ptr);
     } while (found && !is_served && !weir__climb_is_over(climb) && !weir__climb_is_late(climb));
@@ -186,7 +188,7 @@ static bool rung_flush(struct weir__climb *climb, void **ptr)
     return freed && (weir__climb_retry(climb, ptr) || weir__climb_gather_alone(climb, ptr));
 }
 
-/* What is idle in the pools that count. Nothing that comes free by a wait is more, since what is used again has gone before. */
+/* Returns the idle bytes of the pools that count, the most that a wait can gain: freed memory that is in use again is not idle. */
 static uint64_t idle_of(const struct weir__climb *climb)
 {
     const weir_pool *pool = climb->request->pool;
@@ -211,7 +213,7 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
         uint64_t orphans = weir__orphans_look(climb->device, &are_orphans);
         any = weir__wait_look(&waits.wait, &seen) || any || orphans;
         climb->rungs[WEIR_RUNG_WAIT].gave += orphans;
-        /* What was done at the first look was not waited for. */
+        /* Frees that were complete at the first look were not waited for. */
         if (pause)
             count_waited(climb, seen, idle);
         untried += seen + orphans;
@@ -231,7 +233,7 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
     return rescued || (any && weir__climb_retry(climb, ptr));
 }
 
-/* Gives back what is idle. Returns the bytes. */
+/* Gives idle memory of the pools back to the device. Returns the bytes. */
 static uint64_t trim(struct weir__climb *climb)
 {
     uint64_t released, all = 0;
@@ -249,11 +251,9 @@ static uint64_t trim(struct weir__climb *climb)
     return all;
 }
 
-/*
- * The driver keeps the memory of graphs that were destroyed, and refuses a pool's request beside it; with the refusal it gives that memory up,
- * so that the trim here finds nothing left and the next request is served (measured). Returns the bytes that the trim gave. *is_room: whether
- * the device has as much free as is asked for, however it came to that.
- */
+/* Trims the memory of destroyed graphs, which the driver keeps. The driver refuses a pool's request despite that memory, but gives the
+   memory up with the refusal; then this trim finds nothing, and the next request is served (measured). Returns the bytes that the trim gave
+   back. *is_room: whether the device now has enough free memory for the request, for whatever reason. */
 static uint64_t trim_graphs(const struct weir__climb *climb, bool *is_room)
 {
     uint64_t before, after, total;
@@ -266,7 +266,7 @@ static uint64_t trim_graphs(const struct weir__climb *climb, bool *is_room)
     return after > before ? after - before : 0;
 }
 
-/* The pools' own memory stays where all of it is too little. */
+/* The trim rung. The pools keep their idle memory if all of it together is too little for the request. */
 static bool rung_trim(struct weir__climb *climb, void **ptr)
 {
     uint64_t others = trim_others(climb);
@@ -279,7 +279,7 @@ static bool rung_trim(struct weir__climb *climb, void **ptr)
     return (trim(climb) + others > 0 || is_room) && weir__climb_retry(climb, ptr);
 }
 
-/* Bytes that the callbacks are asked for. */
+/* Returns the bytes for which the callbacks are asked. */
 static uint64_t lacking(const struct weir__climb *climb)
 {
     const weir_pool *pool = climb->request->pool;
@@ -287,7 +287,8 @@ static uint64_t lacking(const struct weir__climb *climb)
     return climb->request->at_cap && needed > max_size ? needed - max_size : climb->request->asked;
 }
 
-/* What tells whether a callback has helped: the frees of the pools that count, other weirs' too, and what the device has for a request. */
+/* The figures that show whether a callback has helped: the number of frees in the pools that count, other weirs' pools included, and the
+   bytes that the device has for a request. */
 struct help {
     uint64_t frees, obtainable;
 };
@@ -317,7 +318,7 @@ struct former {
     bool is_known;
 };
 
-/* A callback may leave another device current, where a fixed handle would mean another stream; by an exception as well. */
+/* A callback may leave another device current, also by an exception; a fixed stream handle would then mean another stream. */
 static void restore_device(struct former *former)
 {
     int now;
@@ -325,7 +326,7 @@ static void restore_device(struct former *former)
         former->gpu->set_current_device(former->device);
 }
 
-/* Returns its id, 0: there is none. */
+/* Calls the next callback. Returns its id, or 0 if there is none. */
 static unsigned run_next(struct weir__climb *climb, unsigned after, uint64_t *freed)
 {
     struct former former __attribute__((cleanup(restore_device))) = { .gpu = climb->gpu };
@@ -350,7 +351,7 @@ static bool rung_callbacks(struct weir__climb *climb, void **ptr)
             weir__callbacks_give_up(&climb->request->pool->w->callbacks, id, climb->number);
         if (freed == 0)
             continue;
-        /* What it freed may be in caches, be waiting behind a kernel, like any free, or have become orphans. */
+        /* The memory that the callback freed may be in caches, behind a kernel, or in orphans. */
         if (may_flush)
             flush(climb);
         free_orphans(climb);
@@ -360,7 +361,7 @@ static bool rung_callbacks(struct weir__climb *climb, void **ptr)
     return false;
 }
 
-/* The neighbours' side of a climb: what share/ gets to see of it. */
+/* The part of a climb that share/ sees. */
 struct neighbours {
     struct weir__plea plea;
     struct weir__climb *climb;
@@ -373,8 +374,8 @@ static struct neighbours *neighbours_of(struct weir__plea *plea)
     return (struct neighbours *)((char *)plea - offsetof(struct neighbours, plea));
 }
 
-/* With what they give, this weir's own idle memory may be enough, and the trim rung left it alone. CUDA would take it for the retry, but
-   only after an attempt that fails. */
+/* Trims this weir's idle memory before a retry: with the neighbours' memory it may now be enough, although the trim rung left it alone.
+   CUDA would use it for the retry too, but only after an attempt that fails. */
 static void prepare_plea(struct weir__plea *plea)
 {
     struct weir__climb *climb = neighbours_of(plea)->climb;
@@ -417,7 +418,7 @@ bool (*const weir__rungs[WEIR_RUNG_COUNT])(struct weir__climb *climb, void **ptr
 
 /* Waiting again ------------------------------------------------------------------------------------------------------------------------ */
 
-/* Whether large frees are pending, or have just become complete. An event that never tells is dropped by the look. */
+/* Returns whether large frees are pending, or have just become complete. The look drops an event that will never be complete. */
 static bool are_frees_pending(struct weir__climb *climb)
 {
     struct waits waits;
