@@ -5,6 +5,11 @@
  * Compiles alone as C11 and C++17, with and without CUDA's headers: `weir_cuda_stream` and `weir_cuda_pool` are the types that CUDA calls
  * cudaStream_t and cudaMemPool_t.
  *
+ * Words. A *live* block is allocated and not freed; a *cached* block is freed, and a stream keeps it for a later request; *idle* memory is
+ * reserved by a pool and unused. An *arena* is a pool whose memory Weir maps by itself. A pool's *small twin* is a second CUDA pool, for
+ * requests below small_below. The *recovery ladder* is the list of steps, the *rungs*, that look for memory when a request finds none. The
+ * *keeper* (`keeper: true`) gives memory back that the program has stopped using. A *neighbour* is another process on the same GPU.
+ *
  * Rules that hold for every function, and are not repeated below:
  *  - Any thread may call it at any time, on any object that is not being closed, unless "Threads" says otherwise. A weir_stream may be
  *    closed while others use it: their calls are served before it is, or fail with WEIR_INVALID and change nothing.
@@ -60,7 +65,7 @@ WEIR_API const char *weir_version(void);
 
 /* X(name, number, text): the one list of all statuses. Numbers never change their meaning. */
 #define WEIR_STATUS_LIST(X) \
-    /* Done. */ \
+    /* The call succeeded. */ \
     X(WEIR_OK, 0, "success") \
     /* The device, the pool's max_size or the driver has no room, and recovery found none. Everything goes on as before; a later request
        may succeed. weir_last_error() has the report. */ \
@@ -79,7 +84,7 @@ WEIR_API const char *weir_version(void);
     X(WEIR_UNREADABLE, 7, "cannot read the policy file") \
     /* No GPU, no usable driver, or a build without CUDA. The error names the simulator as the way to go on without one. */ \
     X(WEIR_NO_GPU, 8, "no usable GPU") \
-    /* The device, the driver or the toolkit lacks what was asked for; the error says which. Nothing was done. */ \
+    /* The device, the driver or the toolkit lacks the requested feature; the error says which of them. Nothing was done. */ \
     X(WEIR_NOT_SUPPORTED, 9, "not supported here") \
     /* The stream is being captured into a graph, and the call cannot be part of one: that capture goes on unharmed. With cuda_code 900 \
        the call cannot be made beside another thread's global-mode capture, which CUDA has invalidated: `capture: relaxed` avoids that. */ \
@@ -90,14 +95,14 @@ WEIR_API const char *weir_version(void);
     X(WEIR_FORKED, 12, "not usable after fork()") \
     /* CUDA failed for another reason; cuda_code in the error has it. If CUDA calls it sticky, the process needs a restart. */ \
     X(WEIR_CUDA_ERROR, 13, "CUDA failed") \
-    /* What was waited for did not come in the time given. Nothing was done; trying again is fine. */ \
+    /* The call waited for the given time in vain. Nothing was done; trying again is fine. */ \
     X(WEIR_TIMEOUT, 14, "timed out") \
-    /* No process listens there now, or it died: the same call may succeed once a process listens again. Leases from it stay usable and are
-       released as usual. A ring that its producer closed gives WEIR_ENDED instead. */ \
+    /* No process listens at the socket now, or the process there has died: the same call may succeed once a process listens again. Leases
+       from it stay usable and are released as usual. A ring that its producer closed gives WEIR_ENDED instead. */ \
     X(WEIR_GONE, 15, "no longer there") \
-    /* The other side, or a check of who it is, said no; the error says why. */ \
+    /* The other process refused, or the check of its identity failed; the error says why. */ \
     X(WEIR_REFUSED, 16, "refused") \
-    /* The other side sent what the protocol does not allow, and its connection was closed. */ \
+    /* The other process sent a message that the protocol does not allow, and its connection was closed. */ \
     X(WEIR_PROTOCOL, 17, "protocol error") \
     /* The producer closed the ring, and its last frame was read: the end of the sequence. Later calls get the frames of the next ring of
        that name. */ \
@@ -113,7 +118,7 @@ typedef enum weir_status {
 WEIR_API const char *weir_status_name(weir_status status);
 WEIR_API const char *weir_status_text(weir_status status);
 
-/* What went wrong, in words. Owned by the caller, no clean-up needed. */
+/* A record of an error. Owned by the caller, no clean-up needed. */
 typedef struct weir_error {
     weir_status status;
     int cuda_code;         /* cudaError_t, or 0 if CUDA had no part in it */
@@ -124,7 +129,8 @@ typedef struct weir_error {
 
 #define WEIR_ERROR_INIT { WEIR_OK, 0, 0, 0, { 0 }, { 0 } }
 
-/* Makes the record as good as new: WEIR_ERROR_INIT can only initialise. NULL does nothing. Works in a forked child too. */
+/* Sets the record back to the state after WEIR_ERROR_INIT, which can only initialise a variable. NULL does nothing. Works in a forked child
+   too. */
 WEIR_API void weir_error_clear(weir_error *error);
 
 /*
@@ -171,11 +177,11 @@ typedef struct weir_options {
 /*
  * Reads the policy, checks it against the devices, creates and configures every pool that it names and grows them to initial_size.
  * options: NULL means all defaults. *w: close it with weir_close(). Waits for the device only where initial_size is set.
- * `keeper: true` and `control: true` start a thread, one for all weirs of the process. It blocks all signals, and ends with the last of
- * them or at exit. With control, other processes of this user, and root, can take idle memory, trim pools, change live keys and make the
- * process read its policy again at any time, on that thread, which also calls the log function. If there can be no control socket (its
- * place is read-only, full, another user's or too long; no descriptors) memory is served all the same: the log says why nobody can see the
- * process, and names WEIR_CONTROL_DIR, which sets another place.
+ * `keeper: true` and `control: true` start a thread, one for all weirs of the process. It blocks all signals, and ends with the last weir
+ * that needs it, or at exit. With control, other processes of this user, and root, can take idle memory, trim pools, change live keys and
+ * make the process read its policy again at any time, on that thread, which also calls the log function. If the control socket cannot be
+ * made (its place is read-only, full, another user's or too long; no descriptors are left), weir_open() succeeds all the same: the log says
+ * why other processes cannot see this one, and names WEIR_CONTROL_DIR, which sets another place.
  * Only this function and weir_reload() read the environment, on the calling thread.
  * WEIR_BAD_POLICY (also of WEIR_CONF and WEIR_QUOTA), WEIR_UNREADABLE, WEIR_NO_GPU, WEIR_NOT_SUPPORTED, WEIR_OUT_OF_MEMORY (initial_size),
  * WEIR_NO_HOST_MEMORY (also if the keeper's thread cannot be started), WEIR_INVALID (unknown gpu, size of options, file and text both),
@@ -186,12 +192,12 @@ WEIR_API WEIR_CHECK weir_status weir_open(const weir_options *options, weir_erro
 /*
  * Gives everything back: stops the keeper, empties the caches, closes streams that are still open, and destroys the pools. Restores the
  * device's current pool and the settings of its default pool, unless other code has changed them since; if several weirs use a default
- * pool, when the last of them is closed, in any order. Idle memory of the default pool goes back. NULL does nothing.
+ * pool, the last of them to be closed does that. Idle memory of the default pool goes back. NULL does nothing.
  * Waits for pending frees on the open streams, since CUDA crashes if a pool is destroyed before they are complete (measured). A pool
  * with frees pending on other streams is destroyed by the next weir_open() or weir_close(); its memory goes back when the program
  * synchronises. Blocks that are still live stay valid and are logged. The caller frees them with cudaFreeAsync(), and the memory of their
- * pool returns with the last of them; those of an arena with weir_free(NULL, ptr, stream), and their memory returns at the next
- * weir_open(), weir_close() or weir_free() of that kind that finds the last of these frees complete.
+ * pool goes back after the last of these frees. Live blocks of an arena are freed with weir_free(NULL, ptr, stream). The arena's memory
+ * goes back at the first weir_open(), weir_close() or weir_free(NULL, ...) that finds the last of these frees complete.
  * Call it before main() returns, not from an exit handler or a destructor: CUDA may be gone by then. End captures first: the cache of a
  * stream that captures cannot be emptied, so its blocks stay with their pool, and are logged.
  * Threads: no other call on this weir may run or follow.
@@ -215,7 +221,8 @@ WEIR_API WEIR_CHECK weir_status weir_reload(weir *w, const char *policy_file, we
 /* Allocate and free -------------------------------------------------------------------------------------------------------------------- */
 
 /*
- * cudaMallocAsync, from the pool that the policy gives to this stream: that of the opened stream with this handle, else defaults.pool.
+ * Allocates as cudaMallocAsync() does, from the pool that the policy gives to this stream: that of the opened stream with this handle, else
+ * defaults.pool.
  * size: bytes; 0 gives NULL. device: the CUDA device of the memory. stream: 0 is that device's legacy stream, or the calling thread's
  * per-thread stream if compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM. *ptr: a block aligned to 512 bytes, free it with weir_free().
  * Stream order: the block may be used by work behind this call on `stream`, and by other streams that wait for it.
@@ -228,10 +235,11 @@ WEIR_API WEIR_CHECK weir_status weir_reload(weir *w, const char *policy_file, we
 WEIR_API WEIR_CHECK weir_status weir_malloc(weir *w, void **ptr, size_t size, int device, weir_cuda_stream stream);
 
 /*
- * cudaFreeAsync. w: the block's weir; NULL for a block of an arena whose weir is closed. ptr: a block, or NULL, which does nothing.
- * stream: any stream of any device (0 as in weir_malloc, of the block's device). Stream order: the caller has ordered every use of the
- * block before this point of `stream`. An opened stream may keep the block in its cache (see Streams) instead of giving it to CUDA. Blocks
- * of an arena (backing: arena) go back to the arena. Only this function and weir_stream_free() can free them: CUDA does not know them.
+ * Frees a block as cudaFreeAsync() does. w: the block's weir; NULL for a block of an arena whose weir is closed. ptr: a block, or NULL,
+ * which does nothing. stream: any stream of any device (0 as in weir_malloc, of the block's device). Stream order: the caller has ordered
+ * every use of the block before this point of `stream`. An opened stream may keep the block in its cache (see Streams) instead of giving it
+ * to CUDA. Blocks of an arena (backing: arena) go back to the arena. Only this function and weir_stream_free() can free them: CUDA does not
+ * know them.
  * WEIR_NOT_A_BLOCK, WEIR_CAPTURING (a block from before the capture on a capturing stream, or beside another thread's capture; it stays
  * live), WEIR_BUSY (the block is published, see weir_export_publish()), WEIR_INVALID (w is NULL, and no closed arena has the
  * block), WEIR_NO_HOST_MEMORY (of an arena's block, which stays live), WEIR_CUDA_ERROR (the block stays live), WEIR_FORKED.
@@ -262,10 +270,10 @@ WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);
 /*
  * Tells Weir of a CUDA stream. From now on the pool of the policy's stream `name` serves weir_malloc() on its handle, blocks freed on it
  * may be cached, the recovery ladder may wait for its pending frees, and a `private: true` entry gets a pool of its own.
- * device: the stream's own; another one is refused. stream: alive until weir_stream_close(), and so is its context, if the program made
- * that with the driver (cuCtxCreate): see weir_stream_close(). The per-thread default stream is refused, since its handle stands for a
- * different stream in each thread. name: an entry of the policy's `streams`. NULL means the default pool, and so does a name that the
- * policy does not have; if the policy has streams, the log then names the nearest. *s: close it.
+ * device: the device of the stream; any other one is refused. stream: must stay alive until weir_stream_close(), and so must its context,
+ * if the program made that with the driver (cuCtxCreate): see weir_stream_close(). The per-thread default stream is refused, since its
+ * handle stands for a different stream in each thread. name: an entry of the policy's `streams`. NULL means the default pool, and so does a
+ * name that the policy does not have; if the policy has streams, the log then names the nearest. *s: close it.
  * WEIR_NOT_FOUND (device), WEIR_BUSY (this stream is open already), WEIR_CAPTURING (it is being captured, which goes on), WEIR_INVALID,
  * WEIR_OUT_OF_MEMORY, WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
  */
@@ -329,7 +337,8 @@ WEIR_API weir_pool *weir_stream_pool(const weir_stream *s);
  */
 WEIR_API WEIR_CHECK weir_status weir_pool_get(weir *w, const char *name, int device, weir_error *error, weir_pool **pool);
 
-/* As weir_malloc(), from this pool, even if the policy gives the stream another one. A cache serves it only if its stream has this pool. */
+/* Like weir_malloc(), but allocates from this pool, even if the policy gives the stream another one. A cache serves the request only if its
+   stream has this pool. */
 WEIR_API WEIR_CHECK weir_status weir_pool_malloc(weir_pool *pool, void **ptr, size_t size, weir_cuda_stream stream);
 
 /*
@@ -450,14 +459,16 @@ WEIR_API size_t weir_stats_device_count(const weir_stats *stats);
 WEIR_API const weir_device_stats *weir_stats_device(const weir_stats *stats, size_t index);
 
 /*
- * Writes a snapshot as one JSON object, in one line without a newline; it is what the process answers `weir ps` and others with.
- *  - "version" of the library, "pid" (as the process sees itself), "program", "age_ms" since weir_open(), and "labels", an object of "rank",
- *    "local_rank", "job" and "pod" as the environment had them at weir_open(); null: it had none.
- *  - "policy": the file in force, as `weir show` prints it; and "values", an array with an object for each key of it: "key", "value", "live"
- *    (can change while it is open), "file" (which set it, or a variable; null: the default of the key), and "line" and "column" where they
- *    are known. What `weir set` and reloads changed is in them.
- *  - arrays "devices", "pools" and "tags". Members of their objects are called as those of the structs above, but for the number of a device,
- *    "index" in `devices`; "rescues" has the rungs by name. These are the names of `weir ps --json`. UINT64_MAX stands as that number.
+ * Writes a snapshot as one JSON object, in one line without a newline. The process sends the same text to `weir ps` and to other programs
+ * that ask it.
+ *  - "version" of the library, "pid" (as the process sees itself), "program", "age_ms" since weir_open(), and "labels", an object of
+ *    "rank", "local_rank", "job" and "pod" as the environment had them at weir_open(); null: the environment had none.
+ *  - "policy": the file in force, as `weir show` prints it; and "values", an array with an object for each key of the policy: "key",
+ *    "value", "live" (can change while the weir is open), "file" (the file or variable that set the key; null: the key has its default),
+ *    and "line" and "column" where they are known. Changes by `weir set` and reloads are included.
+ *  - arrays "devices", "pools" and "tags". The members of their objects have the names of the members in the structs above, except that the
+ *    number of a device is "index" in "devices"; "rescues" has the rungs by name. `weir ps --json` uses the same names. UINT64_MAX stands
+ *    as that number.
  * Bytes of a name that are not UTF-8 become U+FFFD, and control characters are escaped.
  * json: room for `size` bytes; NULL if size is 0. Returns the length of the text without the terminating NUL. If the text does not fit,
  * nothing is written: call with size 0 first to learn the length. stats: NULL returns 0. Works in a forked child too.
@@ -554,7 +565,8 @@ typedef uint64_t (*weir_oom_fn)(void *data, int device, uint64_t needed);
 WEIR_API WEIR_CHECK weir_status weir_oom_add(weir *w, weir_oom_fn fn, void *data, weir_error *error, unsigned *id);
 
 /* When this returns WEIR_OK the callback neither runs nor will run. Waits for calls of it that are in progress, except inside a callback:
-   WEIR_BUSY (called in a callback while the one to be removed runs, which may be the same; it stays), WEIR_NOT_FOUND, WEIR_FORKED. */
+   there it returns WEIR_BUSY if the callback to be removed is running (which may be the calling one), and the callback stays.
+   WEIR_NOT_FOUND, WEIR_FORKED. */
 WEIR_API weir_status weir_oom_remove(weir *w, unsigned id, weir_error *error);
 
 /* Sharing between processes ------------------------------------------------------------------------------------------------------------ */
@@ -768,9 +780,9 @@ typedef struct weir_import_options {
  * exporter's device by its UUID; its number may differ. *i: close it with weir_import_close(). If the exporter dies, the next
  * request connects to the exporter that listens there by then.
  * WEIR_GONE (nobody listens there, even after wait_ms), WEIR_REFUSED (not allowed, too many importers, another version), WEIR_BUSY (this
- * process imports the pool already; or it was evicted, and must end first, or exec if the exporter can see that, which it can as the same
- * user or as root), WEIR_INVALID (also if this process is the exporter), WEIR_TIMEOUT, WEIR_PROTOCOL, WEIR_NOT_FOUND (the exporter's GPU is
- * not visible here), WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
+ * process imports the pool already; or it was evicted, and can import again only after it has ended, or after an exec that the exporter can
+ * see because it runs as the same user or as root), WEIR_INVALID (also if this process is the exporter), WEIR_TIMEOUT, WEIR_PROTOCOL,
+ * WEIR_NOT_FOUND (the exporter's GPU is not visible here), WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_import_open(weir *w, const char *socket, const weir_import_options *options, weir_error *error,
                                                  weir_import **i);
