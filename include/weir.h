@@ -524,10 +524,10 @@ typedef struct weir_leak {
     const char *tag;      /* NULL: none */
     uint64_t size;        /* requested bytes of each of them */
     uint64_t blocks;
-    const void *ptr;      /* one of them */
-    size_t frame_count;   /* return addresses of the caller that requested them, the innermost first, none of an interpreter; 0 without
-                             `record.stacks: true`. With `record.level: pool` and no tag ever pushed: of the caller that first got them
-                             from CUDA, before a cache kept them */
+    const void *ptr;      /* the address of one of them */
+    size_t frame_count;   /* number of `frames`: the return addresses of the call that requested them, the innermost first, none of an
+                             interpreter. 0 without `record.stacks: true`. With `record.level: pool` and no tag ever pushed: of the call
+                             that first got them from CUDA, before a cache kept them */
     const uintptr_t *frames;
 } weir_leak;
 

@@ -54,8 +54,8 @@ enum gpu_code {
     GPU_UNKNOWN = 999,
 };
 
-/* Features that not every toolkit, driver or device has; supports() tells whether all three have one. The comments name the first version
-   that has the feature. */
+/* Features that not every toolkit, driver or device has; supports() tells whether all three have one. A comment names the first version of
+   driver and toolkit with the feature, and says where a device attribute tells whether the device has it too. */
 enum gpu_feature {
     GPU_FEATURE_POOLS,          /* cudaMallocAsync and cudaMemPool_t: 11.2 and a device attribute */
     GPU_FEATURE_POOL_USAGE,     /* reserved and used figures of a pool: 11.3 */

@@ -28,9 +28,9 @@ struct sim_stream;
 
 /* A segment is a part of a pool's address range. The segments of a pool cover the whole range, in order. */
 enum sim_segment_state {
-    SIM_SEGMENT_ABSENT, /* no memory behind it */
+    SIM_SEGMENT_ABSENT, /* addresses without memory */
     SIM_SEGMENT_FREE,
-    SIM_SEGMENT_LIVE, /* a block */
+    SIM_SEGMENT_LIVE, /* an allocated block */
 };
 
 struct sim_segment {

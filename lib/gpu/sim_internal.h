@@ -154,7 +154,7 @@ struct sim_pool {
     int shared;           /* the number in the machine of an exportable or imported pool, else -1 */
     uint64_t max_size;
     uint64_t release_threshold;
-    uint64_t reuse[3]; /* by attribute - GPU_POOL_REUSE_EVENT_DEPENDENCIES */
+    uint64_t reuse[3]; /* index: attribute - GPU_POOL_REUSE_EVENT_DEPENDENCIES */
     enum gpu_access access[SIM_DEVICES_MAX];
     unsigned char *base; /* start of the address range, which is accessible where there is memory */
     uint64_t span;       /* length of the address range */
@@ -180,7 +180,7 @@ struct sim_action {
     size_t size;
 };
 
-/* A block of a captured allocation. It has addresses but no memory, since the graph never really runs. */
+/* A block of a captured allocation. It has addresses but no memory, since the work of a graph is never run. */
 struct sim_graph_block {
     struct sim_graph_block *next;
     void *address;

@@ -36,7 +36,7 @@ struct sim_machine_process {
 /* An exportable pool. An element without users is free. */
 struct sim_machine_pool {
     uint64_t users; /* bit set of processes that made or imported it, and have not destroyed it */
-    uint64_t serial, device_number, inode; /* device number and inode of its memfd */
+    uint64_t serial, device_number, inode; /* serial: never used twice; device number and inode of its memfd */
     int device;
     int owner;         /* slot of the process that made it; -1: that process has destroyed it or is dead */
     uint64_t held;     /* bytes of the device that it has; without an owner: the exported ones */

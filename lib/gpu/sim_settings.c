@@ -81,7 +81,7 @@ static const struct setting {
     bool (*parse)(char *value, uint64_t *number);
     size_t offset;
     uint64_t least, most, standard;
-    const char *help; /* "write …" */
+    const char *help; /* the rest of the message "write …" */
 } settings_table[] = {
 #define SETTING(key, parse, least, most, standard, help) \
     { #key, parse, offsetof(struct sim_settings, key), least, most, standard, help }
@@ -199,7 +199,7 @@ static bool set_name(struct sim_settings *settings, char *value)
 static const struct {
     const char *key;
     bool (*set)(struct sim_settings *settings, char *value);
-    const char *help; /* "write …" */
+    const char *help; /* the rest of the message "write …" */
 } others[] = {
     { "peers", set_peers, "all, none or pairs of devices, as in peers=0-1+1-2" },
     { "fail", set_fault, "an operation of gpu.h or any, the number of the call, and an error number, as in fail=malloc_async:3:2" },

@@ -13,7 +13,7 @@ struct weir__callback {
     weir_oom_fn fn;
     void *data;
     unsigned running; /* calls in progress */
-    bool removed;     /* no new calls */
+    bool removed;     /* weir_oom_remove() waits for the calls in progress; no new ones begin */
     uint64_t vain;    /* the number of the climb that marked it last as no help */
 };
 

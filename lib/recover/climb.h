@@ -3,6 +3,9 @@
  * climb.h - one climb of the recovery ladder: a request that found no memory tries one *rung* after the other (flush, wait, trim,
  * callbacks, neighbours), and the allocation again after each. Only recover/ includes this file.
  *
+ * A request is *at a cap* if it failed at its pool's max_size (request->at_cap); then only the memory of that pool can help. Otherwise it
+ * failed at the device, and all pools of the device can help. The comments call these the pools that *count*.
+ *
  * The struct lives on the stack of the requesting thread, which alone uses it.
  */
 #ifndef WEIR_LIB_CLIMB_H

@@ -96,7 +96,7 @@ static bool climb_at_once(struct weir__climb *climb, weir_rung *rescuer, void **
 {
     if (climb_rungs(climb, WEIR_RUNG_FLUSH, WEIR_RUNG_FLUSH, rescuer, ptr))
         return true;
-    *rescuer = WEIR_RUNG_TRIM; /* CUDA itself trims then */
+    *rescuer = WEIR_RUNG_TRIM; /* what CUDA itself does */
     return climb->request->untried && may_be_elsewhere(climb) && weir__climb_insist(climb, ptr);
 }
 
@@ -253,7 +253,7 @@ static bool climb_ladder(struct weir__climb *climb, void **ptr)
     rescued = climb_rounds(climb, &rung, ptr);
     if (!rescued && try_last(climb, ptr)) {
         rescued = true;
-        rung = WEIR_RUNG_TRIM; /* CUDA itself has trimmed */
+        rung = WEIR_RUNG_TRIM; /* counts as a trim, which CUDA itself has done */
     }
     end_recovery(recovery, climb, rescued, rung);
     turn = NULL;

@@ -43,7 +43,7 @@ static uint64_t bounded(const weir_pool *pool, uint64_t bytes)
     return max_size ? weir__smaller(bytes, max_size) : bytes;
 }
 
-/* The bytes that the pool keeps now. The threshold of a parked pool, one without a stream, is 0, whatever the expectation is. */
+/* The bytes that the pool keeps now. The threshold of a parked pool, a private one that nothing uses, is 0, whatever the expectation is. */
 static uint64_t threshold_of(const weir_pool *pool)
 {
     return weir__smaller(atomic_load(&pool->settings.kept), atomic_load(&pool->backing->threshold));

@@ -12,8 +12,8 @@
 #define WEIR_LIB_KEEPER_H
 
 #include "lib/pool/weir_internal.h"
-/* Switches the keeper on or off, as the policy says, in weir_open() and weir_reload(). Only switching on can fail. The caller holds
-   w->config, or no other thread knows the weir yet. */
+/* Switches the keeper on or off: in weir_open() and weir_reload() as the policy says, and off in weir_close(). Only switching on can fail.
+   The caller holds w->config, or no other thread uses the weir. */
 weir_status weir__keeper_set(weir *w, bool on, weir_error *error);
 
 #endif

@@ -15,7 +15,7 @@ struct torch_begin {
     pthread_t thread;
     weir_torch_filter filter; /* for a route; a begin of a capture has NULL in `wants` */
     uint64_t id;              /* CUDA's number of the capture; 0 until the first allocation in the capture */
-    gpu_stream handle;        /* a stream that was part of the capture at that allocation */
+    gpu_stream handle;        /* a stream that was part of the capture at its first allocation */
 };
 
 /* Which begin. The caller holds the device's reserve_lock ------------------------------------------------------------------------------ */

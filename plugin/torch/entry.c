@@ -238,7 +238,8 @@ void weir_torch_free_alive(void *ptr, ssize_t size, int device, weir_cuda_stream
 
 /* Other hooks -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Returns whether ptr is a live block of the device or a live part of a reserve there. torch also asks for memory that is not Weir's. */
+/* Returns whether ptr is a live block of the device or a live part of a reserve there. torch also records streams for memory that is not
+   Weir's. */
 static bool is_ours(struct torch_device *device, const void *ptr)
 {
     const struct weir__entry *entry = weir__blocks_look(&device->w->blocks, ptr);

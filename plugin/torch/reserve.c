@@ -47,8 +47,9 @@ static void count_chunk(struct torch_graph_figures *figures, int64_t bytes)
         figures->chunk_bytes_low = figures->chunk_bytes;
 }
 
-/* Lends a chunk to its reserve. The first part of a chunk has the chunk's address, so without the loan a free of that part could free the
-   chunk. Lending cannot fail: the stream on which chunks are allocated has no cache that could keep the block, and no one else lends it. */
+/* Lends a chunk to its reserve, so that the program cannot free it: the first part of a chunk has the chunk's address, and its free must
+   not free the chunk. Lending cannot fail: the stream on which chunks are allocated has no cache that could keep the block, and no other
+   code lends it. */
 static void lend(struct torch_device *device, void *base)
 {
     struct weir__block block;
