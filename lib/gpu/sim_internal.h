@@ -89,7 +89,7 @@ struct sim_settings {
     struct sim_fault faults[SIM_OP_COUNT + 1];      /* the injected faults; the last element is for any operation */
 };
 
-/* Reads the settings from text. Pure. Returns 0; or -1, with what is wrong and what to write in `why`, and *settings then unspecified. */
+/* Reads the settings from text. Pure. Returns 0; or -1, with what is wrong and what to write in `why`. */
 int sim_settings_parse(const char *text, struct sim_settings *settings, char *why, size_t len);
 
 /* Returns the key of the first setting in which two machines differ, or NULL. Injected faults are not compared. */
@@ -114,8 +114,7 @@ struct sim_waits {
 
 enum sim_stream_kind { SIM_STREAM_CREATED, SIM_STREAM_LEGACY, SIM_STREAM_PER_THREAD };
 
-/* A stream; the address of a created stream is its handle. Destroyed streams stay in sim.spare_streams; the next create takes the last of
-   them, so that handles come back as in CUDA. */
+/* The address of a created stream is its handle. The next new stream takes the last of the destroyed ones, in sim.spare_streams. */
 struct sim_stream {
     struct sim_stream *prev, *next; /* `prev` is valid while the stream is open */
     bool is_open;
@@ -199,8 +198,7 @@ struct sim_capture {
     uint64_t bytes, most; /* bytes of these blocks, now and at their peak */
 };
 
-/* A context of the program's own; its address is its handle. Destroyed contexts stay in sim.spare_contexts, from which the next one is
-   taken. */
+/* A context of the program's own; its address is its handle. The next new context takes the last one of sim.spare_contexts. */
 struct sim_context {
     struct sim_context *next;
     uint64_t id; /* never used twice */
@@ -298,8 +296,7 @@ static inline void sim_note_change(void)
 
 /* Returns 0, or GPU_INVALID_DEVICE if there is no device with that number. */
 int sim_device_find(int device);
-/* Charges `bytes` of the device's memory to an account that is not a pool (-bytes: gives memory back). Returns false if the device has too
-   few. */
+/* Charges `bytes` of the device's memory to an account that is no pool (-bytes: gives them back). false: the device has too few. */
 bool sim_device_charge(int device, struct sim_pool *account, uint64_t bytes);
 /* Returns whether the simulated driver has at least this version (12020 is 12.2). */
 bool sim_driver(uint64_t version);
@@ -392,23 +389,20 @@ void sim_contexts_clear(void);
 uint64_t sim_event_due(const struct sim_event *event, bool wait);
 /* Replaces the last record of a shared event by a new one. */
 int sim_event_record_shared(struct sim_event *event, struct sim_stream *stream);
-/* This process has destroyed one handle of the shared event with that number. Unless sim.events has another one, the process leaves the
-   event. */
+/* This process has destroyed a handle of the shared event with that number; unless sim.events has another one, it leaves the event. */
 void sim_event_leave(int number);
-/* Tells the machine that this process has destroyed a pool that is shared. */
+/* Tells the machine that this process has destroyed a shared pool. */
 void sim_pool_leave(const struct sim_pool *pool);
 
 /* sim_capture.c ------------------------------------------------------------------------------------------------------------------------ */
 
-/* Returns GPU_CAPTURE_UNSUPPORTED if the thread is about to do something that could disturb a capture, and invalidates the captures in
-   question; else 0. */
+/* Before an unsafe call: invalidates captures that the call would disturb, and returns GPU_CAPTURE_UNSUPPORTED if there are any, else 0. */
 int sim_capture_check_unsafe(void);
 /* Returns 0, or the error of an operation that is queued on the stream. */
 int sim_capture_enter(const struct sim_stream *stream);
-/* For an operation that fails on any capturing stream: if the stream captures, invalidates the capture and returns the error; else returns
-   0. */
+/* For an operation that a capturing stream does not allow: if the stream captures, invalidates the capture and returns the error. */
 int sim_capture_refuse(const struct sim_stream *stream);
-/* The wait of a stream for an event, one of which is part of a capture: the stream joins the capture, or the capture is invalidated. */
+/* A wait for an event, where stream or event are part of a capture: the stream joins the capture, or the capture is invalidated. */
 int sim_capture_wait(struct sim_stream *stream, const struct sim_event *event);
 void sim_capture_invalidate(uint64_t id);
 /* Invalidates all captures on the device. Returns false if there is none. */
@@ -434,14 +428,12 @@ static inline uint64_t sim_round_down(uint64_t value, uint64_t unit)
 /* Cuts the segment after `size` bytes; the rest becomes the next segment, of the same kind. Returns false if host memory runs out. As with
    all functions that change segments, a free segment must not be in a run of the index (sim_run_leave()). */
 bool sim_segment_split(struct sim_pool *pool, struct sim_segment *segment, uint64_t size);
-/* sim_segment_absorb() adds the next segment to this one. sim_segment_merge() merges the segment with neighbours that do not differ from
-   it, and returns the merged segment. */
+/* The first adds the next segment to this one. The second merges the segment with equal neighbours, and returns the merged one. */
 void sim_segment_absorb(struct sim_pool *pool, struct sim_segment *segment);
 struct sim_segment *sim_segment_merge(struct sim_pool *pool, struct sim_segment *segment);
 /* Takes memory from the device for the pool. Returns false if the device has too little. */
 bool sim_range_take(struct sim_pool *pool, uint64_t bytes);
-/* Makes `bytes` bytes of a gap a segment of their own, which stays absent, and returns it. Returns NULL if there is no such gap or host
-   memory runs out. */
+/* Cuts a segment of `bytes` bytes, still absent, out of a gap. Returns NULL if there is no such gap or host memory runs out. */
 struct sim_segment *sim_range_take_gap(struct sim_pool *pool, uint64_t bytes);
 /* Makes the pool grow until it has a free row of `size` bytes. Returns 0 or GPU_OUT_OF_MEMORY. */
 int sim_range_grow(struct sim_pool *pool, uint64_t size);
@@ -467,7 +459,7 @@ int sim_memory_import(struct sim_pool *pool, uint64_t offset, uint64_t size, voi
 void sim_memory_export(struct sim_pool *pool, struct sim_segment *segment);
 /* Gives at most `want` bytes back that are idle and observed. Returns how many it gave. */
 uint64_t sim_memory_release(struct sim_pool *pool, uint64_t want);
-/* Marks frees as observed, after a synchronise: those of the stream `id` up to `sequence` (id 0: those of all streams of the device). */
+/* After a synchronise: marks as observed the frees of the stream `id` up to `sequence` (id 0: of all streams of the device). */
 void sim_memory_observe(uint64_t id, uint64_t sequence, int device);
 /* Returns the time at which all frees of the pool are complete. */
 uint64_t sim_memory_quiet_at(const struct sim_pool *pool);
