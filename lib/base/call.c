@@ -36,7 +36,8 @@ static void free_line(struct weir__line **line)
     free(*line);
 }
 
-/* Also where a log function throws, or ends the thread: the other lines may be for a weir that does not live much longer. */
+/* Ends the call, as a clean-up. If a log function has thrown an exception or ended the thread, lines are left: they are dropped, because
+   the weir whose log function should get them may be closed soon. */
 static void end_delivery(struct weir__call **call)
 {
     struct weir__calls *calls = (*call)->calls;
@@ -52,7 +53,7 @@ static void end_delivery(struct weir__call **call)
 void weir__call_deliver(struct weir__call *call)
 {
     struct weir__call *ended __attribute__((cleanup(end_delivery), unused)) = call;
-    /* A log function that calls Weir may have added a line behind. */
+    /* A log function that calls Weir may add lines to the end of the list while the loop runs. */
     while (call->calls->lines) {
         struct weir__line *line __attribute__((cleanup(free_line))) = call->calls->lines;
         call->calls->lines = line->next;

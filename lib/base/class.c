@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/base/class.h"
 
-/* The eight classes above 2 to the power of `log`. */
+/* EIGHT(log) lists the eight classes above 2 to the power of `log`: 9/8, 10/8, … 16/8 of that power. */
 #define OF(log, eighths) (UINT64_C(eighths) << ((log) - 3))
 #define EIGHT(log) \
     OF(log, 9), OF(log, 10), OF(log, 11), OF(log, 12), OF(log, 13), OF(log, 14), OF(log, 15), OF(log, 16)

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * context.h - what Weir changes of the calling thread's CUDA state for the time of a call, and puts back: its capture mode and its current
- * device.
+ * context.h - the two parts of the calling thread's CUDA state that Weir changes during a call and restores afterwards: the capture mode
+ * and the current device.
  */
 #ifndef WEIR_LIB_CONTEXT_H
 #define WEIR_LIB_CONTEXT_H
 
 #include "lib/gpu/gpu.h"
 
-/* Everything that CUDA is asked without the application having asked runs in relaxed mode, so that no capture is disturbed. */
+/* Sets the thread's capture mode to relaxed and returns the former mode, for weir__relaxed_end(). Each call of CUDA that the application
+   did not ask for runs in relaxed mode, since in other modes it could invalidate a capture of the application. */
 static inline enum gpu_capture_mode weir__relaxed_begin(const struct gpu *gpu)
 {
     enum gpu_capture_mode mode = GPU_CAPTURE_MODE_RELAXED;
@@ -21,13 +22,15 @@ static inline void weir__relaxed_end(const struct gpu *gpu, enum gpu_capture_mod
         gpu->exchange_capture_mode(&former);
 }
 
-/* A fixed handle means another stream on each device; any other is one stream of the process. */
+/* Returns whether the handle is a fixed one (0, legacy or per-thread). A fixed handle means another stream on each device; any other handle
+   means one stream of the process. */
 static inline bool weir__handle_is_fixed(gpu_stream stream)
 {
     return (uintptr_t)stream <= (uintptr_t)GPU_STREAM_PER_THREAD;
 }
 
-/* Makes `device` current for calls on a fixed stream handle; the result goes to weir__current_end(). */
+/* If the stream handle is a fixed one, makes `device` the thread's current device, so that calls on the handle reach the stream of that
+   device. Pass the result to weir__current_end(), which restores the former device: -1 means that there is nothing to restore. */
 static inline int weir__current_begin(const struct gpu *gpu, int device, gpu_stream stream)
 {
     int current;
@@ -42,8 +45,9 @@ static inline void weir__current_end(const struct gpu *gpu, int former)
         gpu->set_current_device(former);
 }
 
-/* An id that no other stream of the process ever has, where the driver has such ids (GPU_FEATURE_STREAM_ID). Returns the waist's code,
-   GPU_CAPTURE_UNSUPPORTED where the stream captures, as it must not be asked then. */
+/* Sets *id to the driver's id of the stream, which no other stream of the process ever gets (drivers with GPU_FEATURE_STREAM_ID only).
+   Returns the GPU code, or GPU_CAPTURE_UNSUPPORTED, without asking for the id, if the stream captures: the question would invalidate the
+   capture. */
 static inline int weir__stream_identify(const struct gpu *gpu, gpu_stream stream, uint64_t *id)
 {
     enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
@@ -53,7 +57,7 @@ static inline int weir__stream_identify(const struct gpu *gpu, gpu_stream stream
     return code == GPU_SUCCESS ? gpu->stream_id(stream, id) : code;
 }
 
-/* The same as a clean-up, for where a callback may run meanwhile. */
+/* weir__current_end() as a clean-up (attribute `cleanup`), for functions during which a callback of the program may throw an exception. */
 struct weir__current {
     const struct gpu *gpu;
     int former;
