@@ -116,7 +116,7 @@ void weir_error_clear(weir_error *error)
 {
     if (!error)
         return;
-    /* Only what says that there is none: the text alone is a page long. */
+    /* Clearing these members marks the record as empty. Clearing all of it would cost more: the text alone is several KiB long. */
     error->status = WEIR_OK;
     error->cuda_code = 0;
     error->line = error->column = 0;

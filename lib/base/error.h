@@ -11,22 +11,23 @@
 #include "include/weir.h"
 #include "policy/policy.h"
 
-/* Puts an error into the record unless one is there already (or error is NULL). Returns status. */
+/* Writes an error into the record, unless the record already holds an error or `error` is NULL. Returns `status`. */
 __attribute__((format(printf, 3, 4))) weir_status weir__fail(weir_error *error, weir_status status, const char *format, ...);
 
-/* The same for a failed GPU call: status by weir__status_of(code); the text becomes "<what>: <CUDA's name>: <CUDA's text>", and CUDA
-   forgets its last error. */
+/* weir__fail() for a failed GPU call: the status is weir__status_of(code), and the text becomes "<message>: <CUDA's name>: <CUDA's text>".
+   */
 __attribute__((format(printf, 4, 5))) weir_status weir__fail_gpu(weir_error *error, const struct gpu *gpu, int code, const char *format,
                                                                   ...);
 
-/* Puts a place of the policy before the message of a new error. */
+/* weir__fail() for an error in the policy: the text begins with the place (file, line, column, key), and the record gets file, line and
+   column as well. */
 __attribute__((format(printf, 4, 5))) weir_status weir__fail_at(weir_error *error, weir_status status, struct policy_place place,
                                                                 const char *format, ...);
 
-/* The status that stands for a GPU code. */
+/* Returns the status that corresponds to a GPU code. Codes without a status of their own become WEIR_CUDA_ERROR. */
 weir_status weir__status_of(int code);
 
-/* This thread's record, emptied for a new failure. */
+/* Empties the calling thread's record, which weir_last_error() reads, and returns it. */
 weir_error *weir__last_error_reset(void);
 
 #endif

@@ -3,14 +3,15 @@
 
 #include "lib/base/context.h"
 
-#define POLL_FIRST (UINT64_C(20) * 1000)     /* nanoseconds between polls of an event: from 20 µs, doubling */
-#define POLL_LONGEST (UINT64_C(1000) * 1000) /* up to 1 ms */
+#define POLL_FIRST (UINT64_C(20) * 1000)     /* nanoseconds before the second poll of an event: 20 µs, then twice as long each time */
+#define POLL_LONGEST (UINT64_C(1000) * 1000) /* the longest pause between two polls, in nanoseconds: 1 ms */
 
 int weir__event_record(const struct gpu *gpu, int device, gpu_stream stream, gpu_event event)
 {
     enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
     int former = weir__current_begin(gpu, device, stream), code = GPU_SUCCESS;
-    /* The legacy stream never captures, but a record on it spoils the capture of a blocking stream, which the question does not. */
+    /* The legacy stream never captures, but recording an event on it invalidates the capture of a blocking stream. Asking for its capture
+       status is harmless, and fails with GPU_CAPTURE_IMPLICIT while such a capture runs: so ask before recording, not after. */
     bool is_legacy = !stream || stream == GPU_STREAM_LEGACY;
     if (is_legacy)
         code = gpu->stream_capture_status(stream, &capture);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * event.h - events of Weir's own, behind the work of a stream: the only way in which Weir waits for a stream that others may capture.
+ * event.h - events of Weir's own, recorded behind the work of a stream. Weir waits for a stream that the program may capture only by such
+ * an event, never by synchronising the stream.
  *
- * Call these in relaxed capture mode. Failures are silent and their codes forgotten: whoever waits has nobody to tell.
+ * Call these functions in relaxed capture mode. They log nothing, and where they return a bool CUDA's code is lost: the callers are
+ * background work without anybody to report an error to.
  */
 #ifndef WEIR_LIB_EVENT_H
 #define WEIR_LIB_EVENT_H
@@ -12,41 +14,44 @@
 #include "lib/gpu/gpu.h"
 
 /*
- * Creates an event behind all work of the stream, which is alive and of that device; *event is the caller's to destroy. Returns false, with
- * no event, if CUDA refused or the stream captures. Captures are asked for after recording: one that began in between has caught the event,
- * which must then never be queried.
+ * Creates an event and records it behind all work of the stream, which must be alive and of that device. Returns true, and the caller must
+ * destroy *event. Returns false, and *event is NULL, if CUDA refused or the stream captures. The function asks for the capture status after
+ * recording, not before: a capture that began in between has caught the event, and such an event must never be queried.
  */
 bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event);
-/* The same with an existing event that nobody waits for, which spares a new one. Returns false, with that event destroyed, as above or if
-   the event is of another device. */
+/* weir__event_behind() with an existing event that nobody waits for, which saves creating one. Returns false, with *event destroyed and set
+   to NULL, in the same cases and if the event belongs to another device. */
 bool weir__event_move(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event);
 
-/* Records an event behind all work of the stream. Returns CUDA's code, GPU_CAPTURE_UNSUPPORTED where the stream captures: then the event
-   must not be queried. */
+/* Records an event behind all work of the stream. Returns CUDA's code, or GPU_CAPTURE_UNSUPPORTED if the stream captures: the event must
+   not be queried in that case. */
 int weir__event_record(const struct gpu *gpu, int device, gpu_stream stream, gpu_event event);
 
-/* The device of a stream that the program named beside a block of `device`: it may be of another one. A fixed handle is of that device. */
+/* Returns the device of a stream on which the program frees a block of `device`; the stream may be of another device. A fixed handle means
+   the stream of `device` itself. */
 int weir__event_device(const struct gpu *gpu, int device, gpu_stream stream);
 
 enum weir__event_state {
-    WEIR__EVENT_COMPLETE, /* and synchronised, since only then the driver gives memory that was freed before it to other pools; or the
-                             event's context was destroyed, which does both */
+    /* The event is complete and was synchronised: until an event is synchronised the driver does not give memory that was freed before the
+       event to other pools. Or the event's context was destroyed, which completes the work and releases the memory too. */
+    WEIR__EVENT_COMPLETE,
     WEIR__EVENT_PENDING,
     WEIR__EVENT_BROKEN, /* the event will never complete, since the process's work has failed */
 };
-/* Asks once whether the event is complete. */
+/* Asks once whether the event is complete, and synchronises the event if so. */
 enum weir__event_state weir__event_look(const struct gpu *gpu, gpu_event event);
-/* The same in two steps: the waist's code, and what it says. */
+/* weir__event_look() in two steps, for callers that need the GPU code: the first asks and returns the code, the second turns the code into
+   a state. */
 int weir__event_ask(const struct gpu *gpu, gpu_event event);
 enum weir__event_state weir__event_state_of(int code);
 
 /*
- * Looks until the event is complete or `deadline` (by gpu->now()) has passed, once at least. true: it is complete.
+ * Polls the event, at least once, until it is no longer pending or `deadline` (by gpu->now()) has passed. Returns whether it is complete.
  */
 bool weir__event_wait(const struct gpu *gpu, gpu_event event, uint64_t deadline);
 
-/* Lets time pass between two looks: 20 µs, twice as long each time up to 1 ms, never beyond the deadline. *pause is the caller's, 0 at
-   first. false: the deadline has passed. */
+/* Pauses between two polls: 20 µs the first time, then twice as long each time up to 1 ms, but never beyond the deadline. *pause keeps the
+   length of the last pause; the caller sets it to 0 before the first one. Returns false, without a pause, if the deadline has passed. */
 bool weir__event_pause(const struct gpu *gpu, uint64_t *pause, uint64_t deadline);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fork.h - whether this process is the child of a fork() after weir_open(): CUDA is dead there, and locks may be held for ever.
+ * fork.h - whether this process is the child of a fork() after weir_open(). CUDA does not work in such a child, and a lock that another
+ * thread held at the fork stays locked for ever.
  *
- * Process-wide, and set in the child before fork() returns there.
+ * The flag is process-wide. A handler of pthread_atfork() sets it in the child before fork() returns.
  */
 #ifndef WEIR_LIB_FORK_H
 #define WEIR_LIB_FORK_H
@@ -18,10 +19,10 @@ static inline bool weir__is_forked(void)
     return atomic_load_explicit(&weir__forked, memory_order_relaxed);
 }
 
-/* The same as a status, with the error filled. */
+/* Returns WEIR_FORKED, and fills the error, in such a child; WEIR_OK otherwise. */
 weir_status weir__check_fork(weir_error *error);
 
-/* The process begins to use a GPU: from now on its children cannot. */
+/* Registers the handler. Call it when the process begins to use a GPU: children that are forked from then on are marked. */
 void weir__fork_watch(void);
 
 #endif
