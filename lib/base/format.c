@@ -43,7 +43,7 @@ static unsigned digits_of(uint64_t number)
     return digits;
 }
 
-/* Rounded first, as 999.6 µs are 1.00 ms. Seconds keep all digits before the point. */
+/* Rounds before it chooses the unit, since 999.6 µs with three digits are 1.00 ms. Whole seconds keep all their digits. */
 const char *weir__time_digits(char text[WEIR__TIME_LEN], uint64_t nanoseconds, unsigned digits)
 {
     static const struct {
@@ -52,7 +52,7 @@ const char *weir__time_digits(char text[WEIR__TIME_LEN], uint64_t nanoseconds, u
         uint64_t nanoseconds;
     } units[] = {{"ns", 0, 1}, {"\u00b5s", 3, 1000}, {"ms", 6, 1000000}, {"s", 9, 1000000000}};
     unsigned all = digits_of(nanoseconds), dropped = 0;
-    uint64_t step = 1; /* what one of the last digit is */
+    uint64_t step = 1; /* nanoseconds that a 1 in the last printed digit stands for */
     for (; dropped + digits < all && dropped < 9; dropped++)
         step *= 10;
     uint64_t half = step / 2, rounded = nanoseconds > UINT64_MAX - half ? UINT64_MAX : nanoseconds + half;

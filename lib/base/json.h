@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* json.h - what stands for a character in a string of JSON. Pure. */
+/* json.h - escapes the characters of a JSON string. Pure functions. */
 #ifndef WEIR_LIB_JSON_H
 #define WEIR_LIB_JSON_H
 
@@ -7,9 +7,9 @@
 
 #define WEIR__JSON_CHARACTER 8
 
-/* Takes the next character of *text, which moves on, and writes what stands for it between quotation marks. Returns how many bytes that is; 0
-   at the end of the text. A byte that is part of no UTF-8 is U+FFFD, since JSON has no way to write it. Control characters are
-   escaped, so that a terminal may get the document. */
+/* Reads one character at *text, advances *text behind it, and writes the character into `escaped` as a JSON string has it. Returns the
+   number of bytes written, or 0 at the end of the text. A byte that is not valid UTF-8 becomes U+FFFD, since JSON cannot express it.
+   Control characters are escaped, so that the document may be printed to a terminal. */
 size_t weir__json_character(const char **text, char escaped[WEIR__JSON_CHARACTER]);
 
 #endif

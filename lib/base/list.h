@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* list.h - single lists through a member of their items. They are short, and guarded by their owner's lock. */
+/* list.h - singly linked lists whose links are a member of the items. The lists are short, and their owner's lock guards them. */
 #ifndef WEIR_LIST_H
 #define WEIR_LIST_H
 
 #include <stdbool.h>
 
-/* Takes the item off the list that begins at `first` and goes on by the member `next`. Says whether it was on it. */
+/* Removes `item` from the list whose first item is `first` and whose links are the member `next`. The value is whether the item was on the
+   list. */
 #define WEIR__UNLINK(first, item, next)                                                                                                    \
     ({                                                                                                                                     \
         __typeof__(&(first)) link_ = &(first);                                                                                             \
@@ -17,7 +18,7 @@
         is_listed_;                                                                                                                        \
     })
 
-/* Puts the item behind all others of such a list. */
+/* Appends `item` to such a list. */
 #define WEIR__APPEND(first, item, next)                                                                                                    \
     do {                                                                                                                                   \
         __typeof__(&(first)) end_ = &(first);                                                                                              \

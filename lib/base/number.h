@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* number.h - of two numbers the smaller, the larger, and by how much one is above the other. Pure. */
+/* number.h - minimum, maximum and saturating difference of two numbers. Pure functions. */
 #ifndef WEIR_LIB_NUMBER_H
 #define WEIR_LIB_NUMBER_H
 
@@ -15,7 +15,7 @@ static inline uint64_t weir__larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* 0, if a is not above b. */
+/* Returns a - b, or 0 if b is larger than a. */
 static inline uint64_t weir__less(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
