@@ -24,40 +24,42 @@
 #define TIMER_SLACK 1000UL /* nanoseconds */
 
 /*
- * STOPPED -> RUNNING by the first job; RUNNING -> STOPPING by the last one or by exit; STOPPING -> STOPPED by the same thread, once it has
- * joined. Whoever meets STOPPING waits, so that there is never a second thread, and a job added meanwhile gets a new one.
+ * The state of the service thread. Adding the first job changes STOPPED to RUNNING. Removing the last job, or exit(), changes RUNNING to
+ * STOPPING; the thread that did so joins the service thread and then sets STOPPED. A thread that finds STOPPING waits for STOPPED, so that
+ * there are never two service threads, and a job that is added during the stop gets a new one.
  */
 enum state { STOPPED, RUNNING, STOPPING };
 
 static struct {
-    pthread_mutex_t lock;   /* a leaf; guards everything here and in the jobs */
-    pthread_cond_t changed; /* a run has ended, or `state` has changed to STOPPED */
+    pthread_mutex_t lock;   /* a leaf; guards all members of this struct, but for `polled`, and of the jobs */
+    pthread_cond_t changed; /* signalled when a run has ended or `state` has become STOPPED */
     enum state state;
     bool has_exit_handler;
-    bool exiting;           /* no thread is started any more */
-    struct weir__job *jobs; /* in the order of their turns */
+    bool exiting;           /* exit() was called: no thread is started any more */
+    struct weir__job *jobs; /* the job whose turn is next comes first */
     size_t job_count, watch_count;
-    const struct weir__job *running; /* or NULL; one that is being removed is on the list no more */
-    uint64_t changes;  /* of the list of jobs and of what they watch */
-    uint64_t wakes_at; /* when the thread will look at the jobs by itself; 0: it is not asleep */
+    const struct weir__job *running; /* the job that runs, or NULL; a job that is removed during its run is not on the list any more */
+    uint64_t changes;  /* counts the changes of the list and of the watched descriptors */
+    uint64_t wakes_at; /* the time at which the thread's sleep ends by itself; 0: the thread does not sleep */
     uint64_t wakeups;
-    int eventfd; /* ends the thread's sleep; open while state is not STOPPED */
+    int eventfd; /* writing to it ends the thread's sleep; open while `state` is not STOPPED */
     pthread_t thread;
-    /* What the thread sleeps on: the eventfd, then what jobs watch, in their order. `polled` is the thread's own, which it uses without the
-       lock; there is always room for all jobs, in `larger` if that is not NULL, so that to watch cannot fail. */
+    /* The thread polls `polled`: first the eventfd, then the descriptors that jobs watch, in the order of the list. Only the thread uses
+       `polled`, without the lock. weir__service_add() makes room for one more descriptor, in `larger`, which the thread takes over before
+       it polls again; so beginning a watch cannot fail. */
     struct pollfd *polled, *larger;
     size_t room;
 } service = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .eventfd = -1 };
 
-static __thread bool is_service_thread; /* or one that runs jobs by hand */
-static const struct gpu *by_hand;       /* whose clock counts; NULL: there is a thread. Set while nobody else is here */
+static __thread bool is_service_thread; /* this thread runs jobs, as the service thread or by hand */
+static const struct gpu *by_hand;       /* by hand: the GPU with the clock; else NULL. Written while no other thread uses this file */
 
 uint64_t weir__service_now(void)
 {
     return by_hand ? by_hand->now() : gpu_clock_now();
 }
 
-/* With the lock held. */
+/* Returns when the first job is due. The caller holds the lock. */
 static uint64_t first_due(void)
 {
     uint64_t due = WEIR__SERVICE_NEVER;
@@ -70,10 +72,10 @@ static uint64_t first_due(void)
 
 struct run {
     struct weir__job *job;
-    uint64_t due; /* when it is due again: at once, where the application's log function ends the thread */
+    uint64_t due; /* the time of the next run. It stays 0, which means at once, if the application's log function ends the thread */
 };
 
-/* Takes the lock. */
+/* Notes that the run has ended, as a clean-up. It takes the lock and returns with the lock held. */
 static void end_run(struct run *run)
 {
     pthread_mutex_lock(&service.lock);
@@ -83,7 +85,8 @@ static void end_run(struct run *run)
     pthread_cond_broadcast(&service.changed);
 }
 
-/* With the lock, which is let go of meanwhile. What the job has logged is said within the run: its weir lives as long. */
+/* Runs one job. The caller holds the lock, which is released during the run. Lines that the job logs reach the log function before the run
+   ends: until then nobody can remove the job and close its weir. */
 static void run(struct weir__job *job)
 {
     service.running = job;
@@ -95,7 +98,8 @@ static void run(struct weir__job *job)
 
 static int create_thread(void);
 
-/* Runs the first job that is due, and puts it last, so that no job keeps the others from their turns. false: none is due. */
+/* Moves the first job that is due to the end of the list, so that each job gets its turn, and runs it. Returns false if no job is due. The
+   caller holds the lock, which is released during the run. */
 static bool run_one(void)
 {
     uint64_t now = weir__service_now();
@@ -112,7 +116,7 @@ static bool run_one(void)
     return true;
 }
 
-/* Fills `polled`. Returns how many descriptors there are. */
+/* Fills `polled` with the eventfd and the watched descriptors, and returns their number. The caller holds the lock. */
 static size_t gather(void)
 {
     if (service.larger) {
@@ -128,7 +132,7 @@ static size_t gather(void)
     return count;
 }
 
-/* The jobs whose descriptors have something are due. Nothing of the list has changed since gather(). */
+/* Makes those jobs due whose descriptors have an event in `polled`. The list has not changed since gather() filled `polled`. */
 static void make_due(void)
 {
     size_t at = 1;
@@ -137,7 +141,8 @@ static void make_due(void)
             job->due = 0;
 }
 
-/* Sleeps until a job is due. Where one is already, what the others watch is looked at all the same, so that they get their turns. */
+/* Sleeps until a job is due. If one is due already, polls the descriptors without sleeping, so that jobs which watch them get their turns
+   as well. The caller holds the lock, which is released during the poll. */
 static void sleep_until_due(void)
 {
     uint64_t due = first_due(), now = weir__service_now();
@@ -149,20 +154,20 @@ static void sleep_until_due(void)
     pthread_mutex_unlock(&service.lock);
     int ready = ppoll(service.polled, count, due == WEIR__SERVICE_NEVER ? NULL : &left, NULL);
     pthread_mutex_lock(&service.lock);
-    /* Whoever ended the sleep has set wakes_at to 0. The eventfd is emptied under the lock, and even if poll() saw nothing of it: a wake-up
-       that came a moment later must not end the next sleep. */
+    /* A thread that ended the sleep has set wakes_at to 0 and written to the eventfd. Empty the eventfd under the lock, and even if poll()
+       did not report it: a wake-up that was written just after poll() returned must not end the next sleep. */
     eventfd_t wakes;
     if (sleeps && service.wakes_at == 0)
         eventfd_read(service.eventfd, &wakes);
     service.wakes_at = 0;
     service.wakeups += sleeps;
-    /* After a change the answers may be of other jobs' descriptors. What is there still is seen at the next look. */
+    /* If the list has changed during the poll, the answers may belong to other jobs. Drop them: the next poll reports the same events. */
     if (ready > 0 && changes == service.changes)
         make_due();
 }
 
-/* Called with the lock, and releases it. If the application's log function ended the thread in the middle of its work, a new thread takes
-   its place. */
+/* Ends the thread, as a clean-up. It is called with the lock held, and releases the lock. If the application's log function has ended the
+   thread while jobs are left, a new thread takes its place. */
 static void end_thread(const int *unused)
 {
     (void)unused;
@@ -175,14 +180,15 @@ static void end_thread(const int *unused)
 static void *serve(void *unused)
 {
     pthread_setname_np(pthread_self(), "weir");
-    /* The kernel may let sleepers lie for 50 us longer, to wake several at a time; shared memory is waited for in less. */
+    /* By default the kernel may end a sleep 50 µs late, to wake several threads at once. Waits for memory that is shared between processes
+       are often shorter than that. */
     prctl(PR_SET_TIMERSLACK, TIMER_SLACK);
     is_service_thread = true;
     pthread_mutex_lock(&service.lock);
     const int locked __attribute__((cleanup(end_thread), unused)) = 0;
     while (service.state == RUNNING) {
         bool has_run = run_one();
-        /* A run lets go of the lock, so that the thread may have been stopped meanwhile. */
+        /* The lock was released during the run: another thread may have begun to stop this one. */
         if (service.state == RUNNING && (!has_run || service.watch_count > 0))
             sleep_until_due();
     }
@@ -193,13 +199,13 @@ static void *serve(void *unused)
 
 static void end_sleep(void)
 {
-    /* It cannot fail: the counter is emptied before the next write. */
+    /* The write cannot fail for a full counter: the thread empties the eventfd before it sleeps again. */
     if (service.wakes_at > 0)
         eventfd_write(service.eventfd, 1);
     service.wakes_at = 0;
 }
 
-/* Makes room for the descriptors of so many jobs. */
+/* Makes room in `larger`, if necessary, for the eventfd and the descriptors of `jobs` jobs. Returns false if host memory runs out. */
 static bool reserve(size_t jobs)
 {
     if (jobs + 1 <= service.room)
@@ -222,7 +228,7 @@ static void drop_room(void)
     service.room = 0;
 }
 
-/* Stops the thread, or waits for whoever is at it. The lock is let go meanwhile. */
+/* Stops the thread. If another thread is stopping it already, waits for that thread to finish. The lock is released during the wait. */
 static void stop(void)
 {
     if (service.state == RUNNING) {
@@ -242,9 +248,9 @@ static void stop(void)
 }
 
 /*
- * An exit handler, and not a destructor: exit() calls handlers in the reverse order of their registration, and this one is registered after
- * CUDA was first called, so that the thread is gone before CUDA takes itself down. Destructors run after all that. When dlclose() unloads
- * the library, glibc calls its handlers as well.
+ * The exit handler of the process. It is a handler and not a destructor, since exit() calls handlers in the reverse order of their
+ * registration: this one is registered after CUDA was first called, so it stops the thread before CUDA's own handlers shut CUDA down.
+ * Destructors would run after CUDA's handlers. When dlclose() unloads the library, glibc calls the library's handlers as well.
  */
 static void on_exit_of_process(void)
 {
@@ -252,12 +258,13 @@ static void on_exit_of_process(void)
         return;
     pthread_mutex_lock(&service.lock);
     service.exiting = true;
-    if (!is_service_thread) /* a job that called exit() cannot be waited for; it never returns to the loop either */
+    if (!is_service_thread) /* a job may call exit() on the service thread, which cannot join itself and never returns to its loop */
         stop();
     pthread_mutex_unlock(&service.lock);
 }
 
-/* The thread inherits its creator's mask, so signals are blocked before it exists: they are the application's. */
+/* Creates the thread with all signals blocked, since signals are the application's. A thread inherits the mask of its creator, so the
+   creator's signals are blocked meanwhile. Returns the code of pthread_create(). */
 static int create_thread(void)
 {
     sigset_t all, former;
@@ -297,7 +304,7 @@ weir_status weir__service_add(struct weir__job *job, weir_error *error)
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&service.lock);
-    /* A job that adds one while exit() waits for it must not wait for exit(). */
+    /* While the process exits nothing may wait here: exit() may be waiting for the very job that makes this call. */
     while (service.state == STOPPING && !service.exiting)
         pthread_cond_wait(&service.changed, &service.lock);
     if (service.exiting)
@@ -320,7 +327,8 @@ weir_status weir__service_add(struct weir__job *job, weir_error *error)
     return status;
 }
 
-/* With the lock held. A thread that sleeps holds on to what it sleeps on, even if that is closed meanwhile, so it is made to begin anew. */
+/* Changes the descriptor that the job watches, and ends the thread's sleep, so that the thread polls the new set of descriptors: poll()
+   would go on polling the old one, even after it was closed. The caller holds the lock. */
 static void watch(struct weir__job *job, int fd)
 {
     if (job->watched == fd)
@@ -354,7 +362,7 @@ void weir__service_wake(struct weir__job *job, uint64_t when)
 {
     if (weir__is_forked())
         return;
-    WEIR__CALL; /* a free that a cache keeps comes here as well, and to write to the eventfd is a cancellation point */
+    WEIR__CALL; /* the eventfd's write is a cancellation point, and a free into a cache comes here without a WEIR__CALL of its own */
     pthread_mutex_lock(&service.lock);
     if (when < job->due)
         job->due = when;
@@ -400,7 +408,7 @@ size_t weir__service_run_due(void)
     size_t count = 0;
     pthread_mutex_lock(&service.lock);
     is_service_thread = true;
-    /* Each that runs goes to the end of the list. */
+    /* run_one() moves each job that it runs to the end of the list, so the others get their turns first. */
     for (size_t left = service.job_count; left > 0 && run_one(); left--)
         count++;
     is_service_thread = false;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * service.h - the process's one service thread: what Weir does now and then on its own account, as jobs.
+ * service.h - the service thread, one for the whole process. It runs jobs: work that Weir does outside of the program's calls, such as
+ * keeping memory ready or serving the importers of a pool.
  *
- * The thread belongs to this file and lives from the first job added to the last one removed, or to exit(): it is named "weir", blocks all
- * signals, and sleeps until a job is due or woken; when none has a time set, for ever. Jobs are run one at a time, in turns, with no lock
- * held; they belong to whoever adds them. One lock guards the list and every job in it. It is a leaf, and is never held over a run.
+ * The thread is started when the first job is added and stopped when the last one is removed, or at exit(). It is named "weir", blocks all
+ * signals, and sleeps until a job is due or woken. Jobs run one at a time, in turns, with no lock held. A job's memory belongs to the code
+ * that added the job. One lock guards the list and the members of every job; it is a leaf, and is never held while a job runs.
  *
- * Or there is no thread, and jobs run by hand, in a thread of the program and by the clock of the waist: so a simulation has one clock.
+ * In the mode "by hand", which simulations use, there is no service thread: a thread of the program runs the jobs, and the GPU's clock
+ * (gpu->now()) says which are due, so that everything follows one clock.
  *
- * Every function may be called from any thread. In the child of a fork, where the thread does not exist, they do nothing.
+ * Every function may be called from any thread. In the child of a fork, where the thread does not exist, the functions do nothing.
  */
 #ifndef WEIR_LIB_SERVICE_H
 #define WEIR_LIB_SERVICE_H
@@ -19,19 +21,20 @@
 
 #include "include/weir.h"
 
-#define WEIR__SERVICE_NEVER UINT64_MAX /* when woken, and not before */
+#define WEIR__SERVICE_NEVER UINT64_MAX /* the due time of a job that runs only when woken */
 
-/* Something the service thread does now and then; embedded in its owner, who sets `run` and leaves the rest alone. */
+/* One job, embedded in the struct that it works for. The owner sets `run`; all other members belong to service.c. */
 struct weir__job {
     struct weir__job *next;
-    uint64_t due; /* by weir__service_now(), or WEIR__SERVICE_NEVER */
-    int watched; /* a descriptor, or -1 */
-    /* Called on the service thread. Returns when it wants to run next, by the same clock: 0 is at once, WEIR__SERVICE_NEVER when woken. It
-       may add and wake jobs and remove others, but not itself, and nothing that it waits for may wait for the removal of a job. */
+    uint64_t due; /* the time of the next run, by weir__service_now(), or WEIR__SERVICE_NEVER */
+    int watched;  /* the descriptor that makes the job due, see weir__service_watch(), or -1 */
+    /* Does the work, on the service thread. Returns the time of the next run by the same clock: 0 means at once, WEIR__SERVICE_NEVER when
+       woken. The function may add and wake jobs and may remove other jobs, but not its own. It must not wait for a thread that waits for
+       the removal of a job. */
     uint64_t (*run)(struct weir__job *job);
 };
 
-/* The clock that jobs are due by: CLOCK_MONOTONIC in nanoseconds; by hand that of the waist. */
+/* The clock of the due times, in nanoseconds: CLOCK_MONOTONIC, or gpu->now() by hand. */
 uint64_t weir__service_now(void);
 static inline uint64_t weir__service_earlier(uint64_t a, uint64_t b)
 {
@@ -39,33 +42,35 @@ static inline uint64_t weir__service_earlier(uint64_t a, uint64_t b)
 }
 
 /*
- * Adds a job, due when woken; the first one starts the thread. Waits for a thread that is being stopped. A job that calls CUDA is added
- * after CUDA was first called, so that at exit the thread is gone before CUDA is.
- * WEIR_NO_HOST_MEMORY (the thread cannot be started), WEIR_BUSY (the process is exiting), WEIR_FORKED; nothing is left behind then.
+ * Adds a job, which first runs when woken. The first job starts the thread; while an old thread is being stopped, the call waits for its
+ * end. Call CUDA once before you add a job that calls CUDA: only then is the thread stopped at exit before CUDA is. Fails with
+ * WEIR_NO_HOST_MEMORY (the thread cannot be started), WEIR_BUSY (the process is exiting) or WEIR_FORKED; the job is not added then.
  */
 weir_status weir__service_add(struct weir__job *job, weir_error *error);
 
 /*
- * Removes a job that was added. Once it returned, the job neither runs nor will run. Waits for a run of it in progress; the last removal
- * stops and joins the thread. A job may remove others, which do not run while it does: there is nothing to wait for. It may not remove
- * itself, whose run the thread is to come back from; but code that runs because a job called exit() may remove any.
+ * Removes a job that was added. The function waits if the job is running, so after it has returned the job does not run any more. Removing
+ * the last job stops and joins the thread. A job may remove other jobs, without a wait, since only one runs at a time. A job must not
+ * remove itself; only if the job has called exit(), code that exit() runs may remove any job.
  */
 void weir__service_remove(struct weir__job *job);
 
 /*
- * The job shall run at `when`, unless it is due earlier; 0: at once. One that is running runs again, at the earlier of `when` and what the
- * run returns. Takes the lock, and makes a system call only if the thread would sleep too long; never waits for a run.
+ * Makes the job run at the time `when` (0: at once), unless it is due earlier. A job that is running runs again, at the earlier of `when`
+ * and the time that its run returns. The function takes the lock, makes a system call only if the thread would sleep beyond `when`, and
+ * never waits for a run.
  */
 void weir__service_wake(struct weir__job *job, uint64_t when);
 
 /*
- * The job is due whenever `fd` is readable, or the other side has hung up; -1: it watches nothing any more, as at first. The descriptor
- * stays the caller's, who ends the watch before closing it, or removes the job. An epoll descriptor stands for any number of others. While
- * the job runs it is not looked at. Takes effect at once, also on a thread that sleeps; from within the job itself it needs no system call.
+ * Makes the job due whenever `fd` is readable or its other side has hung up. With -1 the job watches no descriptor any more. A job watches
+ * one descriptor; to watch several, pass an epoll set. The descriptor remains the caller's: end the watch, or remove the job, before you
+ * close it. It is not polled while the job runs. The function takes effect at once even if the thread sleeps; called from the job itself it
+ * needs no system call.
  */
 void weir__service_watch(struct weir__job *job, int fd);
 
-/* How often the thread has woken up since the process began. A process in which nothing is due adds none. */
+/* Returns how often the thread has woken up since the process began. While no job is due the thread does not wake up. */
 uint64_t weir__service_wakeups(void);
 
 /* By hand ------------------------------------------------------------------------------------------------------------------------------ */
@@ -73,18 +78,18 @@ uint64_t weir__service_wakeups(void);
 struct gpu;
 
 /*
- * From now on jobs are due by gpu->now() and run in weir__service_run_due() and weir__service_pass() only; no thread is started. NULL: the
- * thread again. Called while no job exists, and no other thread uses this file. What jobs watch is not looked at: sharing between processes
- * needs the thread. What a job waits for, or what its calls cost, passes on the one clock like everything else.
+ * Begins the mode "by hand" with the clock gpu->now(): jobs run only within weir__service_run_due() and weir__service_pass(), and no thread
+ * is started. NULL ends the mode. Call it while no job exists and no other thread uses this file. By hand, watched descriptors are not
+ * polled, so sharing between processes needs the thread. The time that a job waits, or that its GPU calls take, passes on the same clock.
  */
 void weir__service_by_hand(const struct gpu *gpu);
 
-/* By hand: when the first job is due. WEIR__SERVICE_NEVER: none is. */
+/* By hand: returns the time at which the first job is due, or WEIR__SERVICE_NEVER. */
 uint64_t weir__service_next(void);
-/* By hand: runs what is due now in the calling thread, in turns; no more runs than there are jobs, so that it ends. Returns how many. Never
-   called by a job. */
+/* By hand: runs the jobs that are due, in turns, on the calling thread. To be sure to end, it makes no more runs than there are jobs.
+   Returns the number of runs. A job must not call it. */
 size_t weir__service_run_due(void);
-/* By hand: lets time pass until `until`, and each job run at the moment it is due. Jobs that take longer make it end later. */
+/* By hand: advances the clock to `until`, and runs each job when it is due. It ends later if the last jobs take longer. */
 void weir__service_pass(uint64_t until);
 
 #endif

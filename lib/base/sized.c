@@ -7,7 +7,7 @@
 
 #include "lib/base/error.h"
 
-#define SIZE_MOST 4096 /* above it, it is no size, and nobody knows what would be read */
+#define SIZE_MOST 4096 /* no release has larger structs: the member is not set, and it is unknown how many bytes can be read */
 
 static size_t size_of(const void *given)
 {

@@ -2,22 +2,24 @@
 /*
  * sized.h - public structs that begin with their size, so that later versions can add members and programs go on working unchanged.
  *
- * The caller's struct may be shorter than the library's, if the program is older, or longer. Nothing behind its end is read or written.
+ * The caller's struct may be shorter than the library's (the program is older) or longer (the program is newer). The functions neither read
+ * nor write beyond the end of the caller's struct.
  */
 #ifndef WEIR_LIB_SIZED_H
 #define WEIR_LIB_SIZED_H
 
 #include "include/weir.h"
 
-/* Checks that the size with which the struct begins can be one of a release. name: of the struct's type. WEIR_OK or WEIR_INVALID. */
+/* Checks that the size at the beginning of the struct is plausible. `name` is the name of the struct's type, for the error text. Returns
+   WEIR_OK or WEIR_INVALID. */
 weir_status weir__sized_check(const void *given, const char *name, weir_error *error);
 
-/* Copies options to `known`, of this library's size. Members that the caller's struct lacks become 0. Members that this library does not
-   know must be 0, since they would ask for something that it cannot do: WEIR_INVALID otherwise. */
+/* Copies the caller's options to `known`, a struct of this library's version. Members that the caller's struct lacks become 0. Members that
+   this library does not know must be 0, since any other value asks for a feature that this library lacks: WEIR_INVALID otherwise. */
 weir_status weir__sized_read(const void *given, const char *name, void *known, size_t known_size, weir_error *error);
 
-/* Copies the figures in `known` to the caller's struct, which weir__sized_check() has accepted: as many as that has room for. Members that
-   only the caller's struct has become 0. */
+/* Copies the figures in `known` to the caller's struct, as far as there is room. weir__sized_check() must have accepted the caller's
+   struct. Members that only the caller's struct has become 0. */
 void weir__sized_write(void *given, const void *known, size_t known_size);
 
 #endif
