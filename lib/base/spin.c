@@ -3,10 +3,10 @@
 
 #include <sched.h>
 
-#define SHORTEST 4   /* pauses before the second look */
-#define LONGEST 1024 /* pauses between two looks: about 30 µs, in which the holder does hundreds of such pieces of work */
+#define SHORTEST 4   /* pause instructions before the second attempt */
+#define LONGEST 1024 /* pause instructions between two attempts, at most: about 30 µs, in which a lock can change hands hundreds of times */
 
-/* Tells the processor that this is a loop that waits. */
+/* Executes the processor's pause instruction, which makes a waiting loop cheap for the processor's other thread. */
 static void pause_once(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * spin.h - a lock for a few cache lines' worth of work.
+ * spin.h - a spin lock, for critical sections that touch only a few cache lines.
  *
- * Ours, because pthread_spin_lock() is a call through the PLT, which on this path is felt (10 ns a pair), and because it neither backs off,
- * so that many threads at one lock keep its line flying between them, nor yields, so that a holder that lost its processor keeps every
- * other thread spinning for a whole time slice.
+ * pthread_spin_lock() does not serve, for three reasons. It is a call through the PLT, which costs a cached request 10 ns. It does not back
+ * off, so many waiting threads move the lock's cache line back and forth between their cores. And it does not yield, so if the holder of
+ * the lock is preempted, all waiting threads spin for a whole time slice.
  */
 #ifndef WEIR_LIB_SPIN_H
 #define WEIR_LIB_SPIN_H
@@ -21,16 +21,16 @@ static inline void weir__spin_init(weir__spin *spin)
     atomic_init(&spin->taken, false);
 }
 
-/* Takes the lock if nobody has it. */
+/* Takes the lock if it is free. Returns whether the caller has the lock now. */
 static inline bool weir__spin_try(weir__spin *spin)
 {
     return !atomic_exchange_explicit(&spin->taken, true, memory_order_acquire);
 }
 
-/* Takes a lock that somebody has. */
+/* Waits for a lock that another thread holds, and takes it. */
 void weir__spin_wait(weir__spin *spin);
 
-/* Waits a little between two looks at what another thread is about to do, longer each time. *pauses begins at 0. */
+/* Waits a little between two attempts, longer each time, and yields the processor in the end. *pauses keeps the length; it begins at 0. */
 void weir__spin_back_off(unsigned *pauses);
 
 static inline void weir__spin_lock(weir__spin *spin)

@@ -36,7 +36,8 @@ void weir__table_destroy(struct weir__table *table)
     }
 }
 
-/* A look that reads what is stored between these two sees that the table has changed: each such store releases, each such load acquires. */
+/* begin_change() and end_change() enclose each change of a table. All stores between the two have release order, and the loads of
+   weir__table_look() acquire order: so a reader that sees any of those stores also sees that `changes` has risen. */
 static void begin_change(struct weir__table *table)
 {
     atomic_store_explicit(&table->changes, atomic_load_explicit(&table->changes, memory_order_relaxed) + 1, memory_order_relaxed);
@@ -54,7 +55,8 @@ static void push(struct weir__buckets *buckets, struct weir__link *link)
     atomic_store_explicit(head, link, memory_order_release);
 }
 
-/* Twice as many buckets, if there is memory for them. */
+/* Doubles the number of buckets. If host memory runs out, the table keeps the buckets that it has. The former buckets remain allocated
+   until the table is destroyed, since a reader without the lock may still use them. */
 static void grow(struct weir__table *table)
 {
     struct weir__buckets *before = buckets_of(table), *after = malloc(sizeof *after);
@@ -95,7 +97,7 @@ void weir__table_remove(struct weir__table *table, struct weir__link *link)
     end_change(table);
 }
 
-/* The link itself, or the first behind it, with that `at`. */
+/* Returns the first link of the chain, beginning with `link` itself, whose `at` is the given one, or NULL. */
 static struct weir__link *with(struct weir__link *link, uint64_t at)
 {
     while (link && link->at != at)
@@ -113,7 +115,7 @@ struct weir__link *weir__table_next(const struct weir__link *link)
     return with(next_of(link), link->at);
 }
 
-/* The first item in the buckets from that one on. */
+/* Returns the first link in bucket number `bucket` or in a later one, or NULL. */
 static struct weir__link *from(const struct weir__buckets *buckets, size_t bucket)
 {
     struct weir__link *link = NULL;

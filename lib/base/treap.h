@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * treap.h - a balanced tree of items that embed their branches. From left to right the items are in the order that the user of the tree
- * gives, from the root down in that of their ranks. Ranks are hashes, so the depth is a small multiple of the logarithm of the count.
+ * treap.h - a balanced binary search tree (a treap) whose items embed their nodes, struct weir__branch. From left to right the items are
+ * sorted by the `is_before` of the tree's kind; from the root down their ranks fall. Ranks are hashes, so the depth is a small multiple of
+ * the logarithm of the number of items.
  *
- * The owner's lock guards a tree. Nothing needs host memory, so nothing can fail. A user passes the same constant kind in all calls, so
- * that the compiler inlines the functions of that kind.
+ * The lock of the tree's owner guards the tree. The functions allocate nothing and cannot fail. Those that change a tree take its root and
+ * return the new one. Pass the same constant kind in all calls for a tree, so that the compiler inlines the kind's functions.
  */
 #ifndef WEIR_LIB_TREAP_H
 #define WEIR_LIB_TREAP_H
@@ -15,19 +16,19 @@
 
 struct weir__branch {
     struct weir__branch *left, *right;
-    uint32_t rank; /* not below those of both branches */
+    uint32_t rank; /* at least the ranks of both children */
 };
 
 struct weir__treap_kind {
-    bool (*is_before)(const struct weir__branch *one, const struct weir__branch *other); /* exactly one of two items is before the other */
-    /* For nodes that hold a sum over all items below them, else NULL: the node has other branches now, or one item came, or went, somewhere
-       below the node. */
+    bool (*is_before)(const struct weir__branch *one, const struct weir__branch *other); /* a total order: no two items are equal */
+    /* For trees whose nodes hold a sum over their subtree; NULL otherwise. count() computes the sum of a node whose children have changed.
+       count_come() and count_gone() update the sum of a node for one item that was added to, or removed from, the node's subtree. */
     void (*count)(struct weir__branch *node);
     void (*count_come)(struct weir__branch *node, const struct weir__branch *item);
     void (*count_gone)(struct weir__branch *node, const struct weir__branch *item);
 };
 
-/* Mixes an address into a rank: if ranks grew as addresses do, trees would become lists. */
+/* Returns the rank for an item with that address: a hash, since ranks that grow with the addresses would make the tree a list. */
 static inline uint32_t weir__treap_rank(uint64_t address)
 {
     uint64_t mixed = (address >> 9) * UINT64_C(0x9E3779B97F4A7C15);
@@ -41,7 +42,7 @@ static inline void weir__treap_count(struct weir__branch *node, const struct wei
         kind->count(node);
 }
 
-/* Divides a tree into two: the items before, and those behind, an item that is not in the tree. */
+/* Splits a tree into two: the items before `item`, which is not in the tree, and the items behind it. */
 static inline void weir__treap_part(struct weir__branch *root, const struct weir__branch *item, struct weir__branch **before,
                                     struct weir__branch **behind, const struct weir__treap_kind *kind)
 {
@@ -58,7 +59,7 @@ static inline void weir__treap_part(struct weir__branch *root, const struct weir
     }
 }
 
-/* One tree of two, of which all of the first is before the second. */
+/* Joins two trees, of which each item of the first is before each item of the second. Returns the root. */
 static inline struct weir__branch *weir__treap_unite(struct weir__branch *before, struct weir__branch *behind,
                                                      const struct weir__treap_kind *kind)
 {
@@ -73,7 +74,7 @@ static inline struct weir__branch *weir__treap_unite(struct weir__branch *before
     return root;
 }
 
-/* The tree with an item that has its rank. */
+/* Adds an item, whose rank the caller has set. Returns the root. */
 static inline struct weir__branch *weir__treap_add(struct weir__branch *root, struct weir__branch *item,
                                                    const struct weir__treap_kind *kind)
 {
@@ -91,7 +92,7 @@ static inline struct weir__branch *weir__treap_add(struct weir__branch *root, st
     return root;
 }
 
-/* The tree without an item that is in it. */
+/* Removes an item of the tree. Returns the root. */
 static inline struct weir__branch *weir__treap_without(struct weir__branch *root, const struct weir__branch *item,
                                                        const struct weir__treap_kind *kind)
 {
