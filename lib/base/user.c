@@ -32,14 +32,14 @@ static unsigned long overflow_id(const struct kind *kind)
     return read_text(kind->overflow, text, sizeof text) ? strtoul(text, NULL, 10) : OVERFLOW_ID;
 }
 
-/* Whether every id has one here, as outside of user namespaces. A map that cannot be read, or has more lines than were read, counts as one
-   with gaps. */
+/* Returns whether this process's user namespace maps every id, as the initial namespace does. A map that cannot be read, or is longer than
+   the buffer, counts as one that lacks some ids. */
 static bool maps_all(const struct kind *kind)
 {
     char text[1024], *at = text, *end = NULL;
     uint64_t mapped = 0;
     read_text(kind->map, text, sizeof text);
-    /* Each line has the first id here, the first id outside, and how many they are. */
+    /* A line of the map has three columns: the first id inside the namespace, the first id outside, and the number of ids. */
     for (unsigned column = 0; end != at; column = (column + 1) % 3) {
         at = end ? end : text;
         unsigned long number = strtoul(at, &end, 10);

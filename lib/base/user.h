@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * user.h - whether an id that the kernel gave of a process or a file is that of a user. The one place where such ids are compared.
+ * user.h - whether a user or group id that the kernel reported for a process or a file belongs to a given user or group. Such ids are
+ * compared in this file only.
  *
- * Inside a user namespace the kernel shows each id that the namespace does not map as the overflow id, 65534 unless the system says
- * otherwise. There that id stands for any number of users, and is nobody's: not even that of a process which runs as it. No state.
+ * Inside a user namespace the kernel reports every id that the namespace does not map as the overflow id, by default 65534. Inside a
+ * namespace that does not map every id, the overflow id can stand for any number of users, so no comparison with it succeeds: not even if
+ * this process itself runs under that id. The functions have no state.
  */
 #ifndef WEIR_LIB_USER_H
 #define WEIR_LIB_USER_H
@@ -12,15 +14,17 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+/* `seen` is the id that the kernel reported. */
 bool weir__is_user(uid_t seen, uid_t user);
 bool weir__is_group(gid_t seen, gid_t group);
-/* Whether it is this process's user, or root. */
+/* Returns whether `seen` is this process's user or root. */
 bool weir__is_self_or_root(uid_t seen);
-/* For error texts: "", or that the id stands for users whom the namespace does not map, and the remedy. */
+/* Returns a note for error texts: that `seen` is the overflow id, with the remedy, or "" if it is not. */
 const char *weir__user_note(uid_t seen);
 
-/* Whether an open file, of which `info` tells, is the user's. Of its own files a process knows for certain, whatever id it runs as: the
-   kernel lets nobody but the owner ask for O_NOATIME, which is set then. */
+/* Return whether an open file, or the directory at `path`, belongs to the user. `info` is what stat() or fstat() said about the file.
+   Unlike weir__is_user() these functions recognise the process's own files even if it runs under the overflow id: the kernel lets only the
+   owner of a file set O_NOATIME on its descriptor, so they try that. */
 bool weir__is_file_of(int fd, const struct stat *info, uid_t user);
 bool weir__is_directory_of(const char *path, const struct stat *info, uid_t user);
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* utf8.h - where a character of UTF-8 ends. Pure. */
+/* utf8.h - the length of a UTF-8 character. A pure function. */
 #ifndef WEIR_LIB_UTF8_H
 #define WEIR_LIB_UTF8_H
 
 #include <stddef.h>
 
-/* The length of the sequence at text, which ends with a zero; 0 if there is no valid one, 1 at the end. */
+/* Returns the length in bytes of the UTF-8 character at `text`, which is terminated by a zero byte. Returns 0 if the bytes are not valid
+   UTF-8, and 1 for the terminating zero. */
 size_t weir__utf8_len(const char *text);
 
 #endif

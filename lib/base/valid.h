@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * valid.h - identities that debug builds look at (configure --enable-debug, which --enable-sanitizer brings along).
+ * valid.h - invariants that debug builds check (configure --enable-debug; --enable-sanitizer switches it on as well).
  *
- * Each struct whose members must fit each other has a function weir__..._is_valid(), which says at which moments that is. It is called
- * where such a moment is at hand and microseconds do not count: at snapshots, flushes, and when something is closed. A debug build stops
- * where one does not hold, since what comes later only hides the cause; other builds have none of this.
+ * A struct whose members must agree with each other has a function weir__..._is_valid(), whose comment says when they do. WEIR__MUST()
+ * calls these functions where speed does not matter: at snapshots, at flushes, and when an object is closed. A debug build traps at once if
+ * a condition is false, since running on would hide the cause. In other builds WEIR__MUST() does nothing.
  */
 #ifndef WEIR_LIB_VALID_H
 #define WEIR_LIB_VALID_H
