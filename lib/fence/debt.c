@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* debt.c - the parts of a debt, bytes by the steps in which they were freed, and the debts of an owner. */
+/* debt.c - the parts of a debt (bytes by the steps in which they were freed), and the debts of an owner. */
 #include <stdlib.h>
 
 #include "lib/fence/fence_internal.h"
 
-/* Called with the lock. */
+/* Returns the bytes of the steps above `after` and up to `step`, and removes them from the debt if `takes`. The caller holds the debt's
+   lock. */
 static uint64_t sum(struct weir__debt *debt, uint64_t after, uint64_t step, bool takes)
 {
     uint64_t bytes = 0;
@@ -19,7 +20,7 @@ static uint64_t sum(struct weir__debt *debt, uint64_t after, uint64_t step, bool
     return bytes;
 }
 
-/* What is complete leaves the debt. Called with the lock. */
+/* Removes the bytes of the steps up to `done`, which are complete, from the debt. The caller holds the debt's lock. */
 static void settle(struct weir__debt *debt, uint64_t done)
 {
     uint64_t bytes = sum(debt, 0, done, true);
@@ -45,7 +46,7 @@ static void add(struct weir__debt *debt, uint64_t bytes, uint64_t step)
             debt->parts[i] = debt->parts[i - 1];
         debt->parts[at] = (struct weir__part){.step = step, .bytes = bytes};
     } else {
-        /* No room: what counts as freed in a later step than it was is safe. */
+        /* There is no room for another part. To count bytes as freed in a later step is safe: they only become complete later. */
         struct weir__part *last = &debt->parts[debt->count - 1];
         last->bytes += bytes;
         last->step = step > last->step ? step : last->step;
@@ -140,7 +141,7 @@ struct weir__debt *weir__debt_of_device(const struct weir__line *line, const str
     return line->fences == debts->fences ? debts->whole : weir__debt_find(line->fences->whole, debts);
 }
 
-/* Called with the tables' lock. */
+/* Returns a new debt of the owner on the line, or NULL if host memory runs out. The caller holds the tables' lock. */
 static struct weir__debt *make_debt(struct weir__line *line, struct weir__debts *debts)
 {
     struct weir__debt *debt = calloc(1, sizeof *debt + (debts->tracker ? debts->tracker->room : 0));
@@ -157,7 +158,8 @@ static struct weir__debt *make_debt(struct weir__line *line, struct weir__debts 
 struct weir__debt *weir__debt_of(struct weir__debts *debts, struct weir__line *line)
 {
     weir__tables_lock();
-    /* What the line cannot cover moves to that of its device, for which no memory may be missing then. */
+    /* Bytes that the line can never cover move to the device's line later. That move must not fail, so make the debt on the device's line
+       now. */
     struct weir__debt *whole = weir__debt_of_device(line, debts), *debt = NULL;
     if (!whole && (whole = make_debt(line->fences->whole, debts)) && line->fences == debts->fences)
         debts->whole = whole;

@@ -1,39 +1,47 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fence.h - when freed memory may serve others: one mechanism for everything that was freed and is not complete.
+ * fence.h - when freed memory may be used by other streams and pools: one mechanism for all memory that was freed and is not complete.
  *
- * A free is stream-ordered: the memory is the stream's own at once, and anybody else's only once the GPU has come to that point of the
- * stream and CUDA was made to see it, or once the other stream was made to wait for that point. A *line* is one stream, or all work of one
- * device, as a sequence of numbered steps. A free on the line notes the line's present step. A *mark* is an event of Weir's own that ends a
- * step: once it is complete, so are all frees of that step and of the steps before it. A *debt* is what one owner of memory, such as a
- * pool, has freed on one line and does not know to be complete. A *point* is a step of a line that somebody waits for. *Parked* blocks are
- * those that no single stream can give back; each waits for some points.
+ * A free is stream-ordered. The stream on which memory is freed may reuse the memory at once. Another stream or pool may use it only once
+ * the GPU has reached that point of the stream and Weir has synchronised an event there, or once the other stream waits for that point. A
+ * free is *complete* when the GPU has reached it and Weir knows that, and *pending* until then.
  *
- * What holds, whatever calls fail:
+ * A *line* is the work of one stream, or all work of one device, as a sequence of numbered steps. A free on a line notes the line's present
+ * step. A *mark* is an event of Weir's own, recorded on the stream, that ends a step: once the event is complete, so are all frees of that
+ * step and of earlier steps. A mark *covers* these frees, and to *cover* a line means to record a mark behind its frees. A *debt* is the
+ * memory that one owner, such as a pool or an arena, has freed on one line and does not know to be complete; its *parts* are bytes by step.
+ * A *point* is one step of a line. A *parked* block was used on several streams, so that no single stream can free it; it waits until one
+ * point of each stream is complete. The *fences* are all lines and parked blocks of one device.
  *
- * 1. done < marks[0].step < marks[1].step < … < step. `done` rises only after the event of a mark of that step was seen complete and was
- *    synchronised, since CUDA lets other pools have what was freed before an event only then.
- * 2. A free reads `step` after its work is on the stream, and a mark raises `step` before its event is recorded. So a mark is behind every
- *    free of its step and of those before it, and a free on an OPEN line needs no lock of the line. A free on a PASSING line has the line's
- *    lock, and may share the step of the newest mark: its event is then recorded anew, behind that free too.
- * 3. A line has WEIR__MARKS marks at most. Where they are all in use the newest one is recorded anew, never an older one: so some memory
- *    becomes complete later than it could, but none waits for ever. Marks that no debt, no point and no wait depends on are dropped first.
- * 4. A handle is touched only while its line is OPEN, or within a call of the program that names the stream, and never while it captures;
- *    that of stream 0, which lives as long as its device, whenever somebody needs what was freed there. Whether a stream captures is asked
- *    behind each record: an event that a capture has caught is never asked for anything.
- * 5. Memory leaves a debt because `done` covers it, or because weir__debts_order() made another stream wait for it: then it is in the debt
- *    of that stream. A line that is gone can get no mark any more, so what no mark covers moves to the line of its device at once; so does
- *    what a broken event covered, and what is on a PASSING line without a mark, once the device is to be covered.
- * 6. All host memory that a free needs is there before the free begins: weir__debt_of() has it.
+ * The following holds whatever calls fail:
  *
- * Completion is pulled. weir__line_look() raises `done`, and the parts of a debt are compared with `done` when they matter.
+ * 1. done < marks[0].step < marks[1].step < … < step. `done` is the last step that is known to be complete. It rises only after the event
+ *    of that step's mark was seen complete and was synchronised: until then CUDA does not give the memory freed before it to other pools.
+ * 2. A free reads `step` after its work is on the stream, and a mark raises `step` before its event is recorded. So the event of a mark is
+ *    behind every free of its step and of earlier steps, and a free on an OPEN line need not take the line's lock. A free on a PASSING line
+ *    takes the line's lock, and may share the step of the newest mark, whose event is then recorded again behind that free.
+ * 3. A line has at most WEIR__MARKS marks. If all are in use, marks are dropped on which no debt, no point and no wait depends. If none can
+ *    be dropped, the event of the newest mark is recorded again, never an older one: some memory becomes complete later than it could, but
+ *    none waits for ever.
+ * 4. Weir uses a stream's handle only while its line is OPEN, or within a call of the program that names the stream, and never while the
+ *    stream captures. Stream 0 lives as long as its device, so its handle may be used at any time. The capture status is read after each
+ *    record: an event that a capture has caught is never queried.
+ * 5. Memory leaves a debt because its step is complete, or because weir__debts_order() made another stream wait for it and moved it to that
+ *    stream's debt. A line that is GONE gets no more marks, so the memory that no mark covers moves to the line of its device at once. When
+ *    the device is to be covered, memory whose event is broken and memory on PASSING lines without a mark move there too.
+ * 6. Host memory that a free needs is allocated before the free begins, by weir__debt_of().
  *
  * Locks, from the top down: `lock` of a line, of which no thread has two, held over the calls that record, ask and await events; the
  * tables' (line.c), one for all devices, which guards what lines there are, their debts and what is parked; `lock` of a debt, which guards
  * its parts. The last two are held over no call of CUDA; below them there is only what a tracker locks. What is passed from one line to another needs no lock of the second: its
  * step is atomic.
  *
- * Call everything here in relaxed capture mode, and not in a forked child.
+ * Locks, from the top down: the `lock` of a line, of which no thread holds two, is held over the calls that record, query and synchronise
+ * events; the tables' lock (line.c), one for the process, guards the lists of lines, of their debts and of parked blocks; the `lock` of a
+ * debt guards its parts. The last two are not held over calls of CUDA. Moving memory to another line needs no lock of that line, whose step
+ * is atomic.
+ *
+ * Call these functions in relaxed capture mode, and never in the child of a fork.
  */
 #ifndef WEIR_LIB_FENCE_H
 #define WEIR_LIB_FENCE_H
@@ -48,27 +56,34 @@
 #include "lib/gpu/gpu.h"
 
 #define WEIR__MARKS 8
-#define WEIR__PARTS (WEIR__MARKS + 1)         /* of a debt: one for each mark, and one behind them */
-#define WEIR__STEP_BYTES (UINT64_C(64) << 20) /* freed on a line since its last mark, after which it gets another one */
+#define WEIR__PARTS (WEIR__MARKS + 1)         /* parts of a debt: one for each mark, and one for frees behind the last mark */
+#define WEIR__STEP_BYTES (UINT64_C(64) << 20) /* bytes that frees on a PASSING line may put into the step of one mark */
 
 enum weir__line_kind {
-    WEIR__LINE_OPEN,     /* the stream is alive until weir__line_close() or weir__line_gone(): the program opened it, or it is Weir's own */
-    WEIR__LINE_PASSING,  /* calls have named the stream. Between two of them it may be destroyed at any moment; stream 0 never is */
-    WEIR__LINE_CAPTURED, /* it captured when it was closed, and may go on: nobody can ask */
-    WEIR__LINE_GONE,   /* closed, or destroyed. A free that names such a line, or a captured one, shows that it lives: it is PASSING then */
-    WEIR__LINE_DEVICE, /* all work of one device */
+    /* A stream that the program opened with Weir, or that Weir made. It is alive until weir__line_close() or weir__line_gone(). */
+    WEIR__LINE_OPEN,
+    /* A stream that the program only named in calls. The program may destroy it at any moment between two calls; stream 0 stays alive. */
+    WEIR__LINE_PASSING,
+    /* A stream that was capturing when it was closed. The capture may still go on, and Weir cannot ask any more. */
+    WEIR__LINE_CAPTURED,
+    /* A stream that was closed or destroyed. A free that names a GONE or CAPTURED stream shows that the stream lives: it becomes PASSING.
+       */
+    WEIR__LINE_GONE,
+    /* All work of one device. */
+    WEIR__LINE_DEVICE,
 };
 
 /* An event that ends a step. */
 struct weir__mark {
     gpu_event event;
     uint64_t step;
-    uint64_t number; /* among all marks of the process; what is recorded anew keeps its number */
-    uint64_t bytes;  /* that were freed since the mark before it, as far as they were counted. At least 1 */
-    bool is_wanted;  /* somebody may wait for it although nothing is counted before it */
+    uint64_t number; /* counts the marks of the process; a mark whose event is recorded again keeps its number */
+    uint64_t bytes;  /* counted bytes that were freed between the previous mark and this one; at least 1 */
+    bool is_wanted;  /* made by weir__line_cover_anyway(): kept even if no debt and no point depends on the mark */
 };
 
-/* Owned by its fences, from the first call that names the stream until nothing depends on the line and no call uses it. */
+/* One stream, or all work of one device. Its fences own the line, from the first call that names the stream until no debt and no point
+   depends on the line and no call uses it. */
 struct weir__line {
     struct weir__link link;           /* in fences->lines. Guarded by the tables' lock, as the next six */
     struct weir__line *next, *before; /* of all lines of the process */
@@ -78,31 +93,34 @@ struct weir__line {
     bool is_listed;                   /* in fences->lines */
     struct weir__fences *fences;      /* of its device. Fixed, as the next two */
     gpu_stream handle;
-    uint64_t id; /* no other stream of the process ever has it; 0: nobody knows, and each call has a line of its own */
-    _Atomic enum weir__line_kind kind; /* changed under `lock` */
-    _Atomic uint64_t step;             /* that frees note now; raised under `lock` */
-    _Atomic uint64_t done;             /* raised under `lock` */
-    atomic_bool is_wanted;             /* so will the next mark be */
-    _Atomic uint64_t uncovered;        /* at least the bytes freed since the newest mark; 0: none. A free adds to it, a mark takes all */
+    uint64_t id; /* the stream's, which no other stream of the process ever has; 0: unknown, and each call gets a line of its own */
 
-    pthread_mutex_t lock;                 /* guards the rest */
-    struct gpu_context context;           /* of an OPEN line */
-    unsigned openers;                     /* two weirs may have the same stream open: it is OPEN until the last of them closes it */
+    /* Read without a lock; all but `is_wanted` and `uncovered` are written under `lock`: */
+    _Atomic enum weir__line_kind kind;
+    _Atomic uint64_t step;      /* the step that a free notes now */
+    _Atomic uint64_t done;      /* the last step that is known to be complete */
+    atomic_bool is_wanted;      /* the next mark becomes a wanted one */
+    _Atomic uint64_t uncovered; /* at least the bytes freed since the newest mark. A free adds to it, a mark sets it to 0 */
+
+    pthread_mutex_t lock;                 /* guards the members below */
+    struct gpu_context context;           /* the stream's context, if the line is OPEN */
+    unsigned openers;                     /* weirs that have the stream open: the line is OPEN until the last of them closes the stream */
     struct weir__mark marks[WEIR__MARKS]; /* the oldest first */
-    unsigned count;
-    gpu_event spare; /* for the next mark, or NULL */
-    uint64_t passed; /* the last step that another stream was made to wait for */
+    unsigned count;                       /* marks in use */
+    gpu_event spare;                      /* an event for the next mark, or NULL */
+    uint64_t passed;                      /* the last step for which weir__debts_order() made another stream wait */
 };
 
-/* What one owner has freed on one line. Owned by the line; the owner may keep the pointer as long as it has the line. */
+/* The memory that one owner has freed on one line and that is pending. The line owns the debt; the memory's owner may keep a pointer to the
+   debt as long as it uses the line. */
 struct weir__debt {
-    struct weir__debt *next;   /* of the line's debts; guarded by the tables' lock */
-    struct weir__debts *owner; /* fixed, as is the next */
+    struct weir__debt *next;   /* the next debt on the same line; guarded by the tables' lock */
+    struct weir__debts *owner; /* fixed, as is `line` */
     struct weir__line *line;
-    weir__spin lock; /* guards the rest */
+    weir__spin lock; /* guards the members below */
     struct weir__part {
-        uint64_t step, bytes;
-    } parts[WEIR__PARTS]; /* the oldest first: bytes freed in that step, or in some before it */
+        uint64_t step, bytes; /* `bytes` were freed in that step or earlier */
+    } parts[WEIR__PARTS];     /* the oldest first */
     unsigned count;
     _Alignas(max_align_t) unsigned char room[]; /* of its tracker */
 };
@@ -122,7 +140,7 @@ struct weir__tracker {
     uint64_t (*pass)(struct weir__debt *debt, uint64_t after, uint64_t until, struct weir__debt *to, uint64_t step);
 };
 
-/* All debts of one owner of memory, such as a pool or an arena, whose struct has this as a member. */
+/* All debts of one owner of memory: a member of the struct of a pool or an arena. */
 struct weir__debts {
     struct weir__fences *fences; /* of the device that the memory is of. Fixed, as the next */
     const struct weir__tracker *tracker; /* NULL: it tracks nothing, as CUDA orders it. Fixed */
@@ -133,10 +151,10 @@ struct weir__debts {
     bool (*end)(struct weir__debts *debts); /* with weir__debts_retire(), which sets it */
 };
 
-/* One device's. Of the process, since arenas and pools outlive their weirs. */
+/* The lines and parked blocks of one device. They belong to the process and not to a weir, since arenas and pools outlive their weirs. */
 struct weir__fences {
-    struct weir__fences *next; /* guarded by the tables' lock, as what follows the next three */
-    const struct gpu *gpu;
+    struct weir__fences *next; /* guarded by the tables' lock */
+    const struct gpu *gpu;     /* fixed, as are the next three */
     int device;
     bool has_device_events;
     struct weir__line *whole; /* the DEVICE line */
@@ -147,33 +165,37 @@ struct weir__fences {
     struct weir__parked *parked;
 };
 
-/* A stream as a call names it, for which it is alive and does not capture. */
+/* A stream that the program named in the present call. During the call the stream is alive and does not capture. */
 struct weir__caller {
     gpu_stream handle;
-    uint64_t id; /* as in struct weir__line. Not asked for stream 0, which is the same as long as its device is */
+    uint64_t id; /* as in struct weir__line; ignored for stream 0, which has an id of its own here */
 };
 
 /* Fences ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* The device's; weir__fences_leave() follows. Join those of each device whose streams may free. NULL: no host memory. */
+/* Returns the fences of a device, or NULL if host memory runs out. Join the fences of each device on whose streams memory may be freed, and
+   call weir__fences_leave() in the end. */
 struct weir__fences *weir__fences_join(const struct gpu *gpu, int device);
-/* They go with the last leave, or later with the last line that something depends on. */
+/* Ends one join. After the last one the fences are destroyed, at once or as soon as nothing depends on their last line. */
 void weir__fences_leave(struct weir__fences *fences);
 
 /* Lines -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* The line of a stream that was opened, or of Weir's own, until weir__line_close() or weir__line_gone() and weir__line_put(). NULL: no host
-   memory. */
+/* Returns the line of a stream that the program opened or Weir made, and makes the line OPEN; NULL if host memory runs out. Call
+   weir__line_close() when the stream is closed, and weir__line_put() after that. */
 struct weir__line *weir__line_open(struct weir__fences *fences, const struct weir__caller *caller);
-/* The line of a stream that a call names, until weir__line_put() at the end of that call. NULL: no host memory. */
+/* Returns the line of a stream that a call names, or NULL if host memory runs out. Call weir__line_put() at the end of that call. */
 struct weir__line *weir__line_of(struct weir__fences *fences, const struct weir__caller *caller);
+/* Ends one use of the line, which may be destroyed then. */
 void weir__line_put(struct weir__line *line);
 
-/* One that opened the stream has closed it. With the last one, while it is alive, it gets its last mark. */
+/* One opener closes the stream, which is still alive. When the last opener does, the line gets its last mark and becomes GONE, or CAPTURED
+   if the stream captures. */
 void weir__line_close(struct weir__line *line);
-/* Closes and puts the line of a stream of Weir's own. is_seen: the stream was synchronised, so nothing is pending. */
+/* Closes and puts the line of a stream that Weir made. is_seen: the stream was synchronised, so everything on the line is complete. */
 void weir__line_end(struct weir__line *line, bool is_seen);
-/* The stream was destroyed while it was open, whoever has it open; weir__line_close() follows for each that has. */
+/* The program has destroyed the stream while it was open: the line is GONE for all its openers. Each opener still calls
+   weir__line_close(). */
 void weir__line_gone(struct weir__line *line);
 /* weir_close() has begun, which no capture may outlast: lines of the group (NULL: any) that captured when they were closed are gone. */
 void weir__fences_captures_over(struct weir__fences *fences, const void *group);
@@ -181,7 +203,7 @@ void weir__fences_captures_over(struct weir__fences *fences, const void *group);
 /* Frees -------------------------------------------------------------------------------------------------------------------------------- */
 
 void weir__debts_init(struct weir__debts *debts, struct weir__fences *fences);
-/* The owner goes. What it still has pending is forgotten. */
+/* The memory's owner is about to be destroyed: frees all its debts, pending or not. */
 void weir__debts_end(struct weir__debts *debts);
 /* The owner is in no group any more. */
 void weir__debts_leave_group(struct weir__debts *debts);
@@ -196,31 +218,35 @@ struct weir__debt *weir__debt_of(struct weir__debts *debts, struct weir__line *l
 int weir__line_free(struct weir__debt *debt, uint64_t bytes, uint64_t due, uint64_t *step);
 
 /*
- * The same for memory that is safe without, as CUDA orders it: only a rescue is lost where host memory lacks. true: nobody may touch the
- * stream later, and WEIR__PASSING_BYTES there have no mark, so they are due for weir__line_cover(). Open lines get theirs when somebody needs
- * the memory.
+ * Counts `bytes` of a CUDA pool as freed on the line. CUDA itself orders the reuse of such memory, so the count serves only requests that
+ * fail for lack of memory and then wait for pending frees: if host memory runs out, nothing is counted and such a request does not wait for
+ * these bytes. Returns true if the line is not OPEN and WEIR__PASSING_BYTES or more on it have no mark: call weir__line_cover() then, since
+ * Weir may not use the stream after the present call. OPEN lines are covered when a request needs the memory.
  */
 #define WEIR__PASSING_BYTES (UINT64_C(32) << 20)
 bool weir__line_count(struct weir__line *line, struct weir__debts *debts, uint64_t bytes);
 /*
- * The same, in one look, for the stream that had the handle when it was named last. It may be another stream by now: then, too, a rescue is
- * lost. *due: the line if it is due, which weir__line_put() follows; or NULL. false: nothing was counted, as nothing of that owner was freed on
- * a stream of that handle so far.
+ * weir__line_count() by the stream's handle alone, which spares the question for the stream's id: counts on the line that has the handle
+ * and is OPEN, or else PASSING. By now the handle may mean another stream; then a failing request may wait at the wrong place, and no more
+ * than that. Returns false, with nothing counted, if the owner has no debt on such a line yet. *due: the line, if it needs
+ * weir__line_cover() as above, with weir__line_put() to follow; else NULL.
  */
 bool weir__line_count_by_handle(struct weir__fences *fences, gpu_stream handle, struct weir__debts *debts, uint64_t bytes,
                                 struct weir__line **due);
 
-/* Puts a mark behind everything that was freed on the line, within a call that names its stream (is_named), or if it may be touched without
-   one. false: some of it has no mark. Stream 0 is marked only where it is named: an event there may hold up other streams. */
+/* Records a mark behind all frees of the line that have none. is_named: this call of the program names the stream; otherwise the stream is
+   used only if the line is OPEN. Returns false if some frees still have no mark. Stream 0 is covered only if it is named or OPEN, since an
+   event on it may hold up other streams. */
 bool weir__line_cover(struct weir__line *line, bool is_named);
-/* The same for stream 0 of the device, which is always alive. */
+/* Covers stream 0 of the device, which is always alive. */
 void weir__fences_cover_legacy(struct weir__fences *fences);
 
-/* The same even if nothing was counted, since the program may have freed there by itself. */
+/* weir__line_cover() that records a mark even if no bytes were counted: the program may have freed memory on the stream without Weir. */
 void weir__line_cover_anyway(struct weir__line *line, bool is_named);
 
-/* Asks the line's events, each until one is not complete. Returns how many marks are left. Stream 0 is asked itself for what no event stands
-   behind, unless it is open: where it is not idle, that counts as one more. */
+/* Queries the events of the line's marks, the oldest first, until one is not complete, and drops the marks that are. Returns the number of
+   marks left. Frees on stream 0 without a mark are complete if the stream is idle, so a PASSING stream 0 is queried itself; if the stream
+   is not idle, it counts as one more mark. */
 unsigned weir__line_look(struct weir__line *line);
 
 /* Waiting ------------------------------------------------------------------------------------------------------------------------------ */
@@ -237,38 +263,40 @@ struct weir__scope {
     uint64_t deadline;               /* by gpu->now(): no line is touched after it; 0: there is none */
 };
 
-/* The number of the last mark. */
+/* Returns the number of the newest mark of the process. */
 uint64_t weir__marks_made(void);
 
-/* Bytes that are not known to be complete; of them those that are before a mark; and those that are behind the last one on lines that are
-   not open, so that nobody can put one behind them but a call that names their stream. */
+/* Return bytes of the scope: all that are pending; those of them that a mark covers; and those that no mark covers on lines that are not
+   OPEN, where only a call of the program that names the stream can record one. */
 uint64_t weir__scope_pending(const struct weir__scope *scope);
 uint64_t weir__scope_marked(const struct weir__scope *scope);
 uint64_t weir__scope_lost(const struct weir__scope *scope);
-/* Covers each line that may be touched. all: up to 256 of those on which nothing was counted as well, since a program may have freed there by
-   itself. */
+/* Covers each OPEN line of the scope. all: also covers up to 256 OPEN lines without counted bytes, since the program may have freed memory
+   there without Weir. */
 void weir__scope_cover(const struct weir__scope *scope, bool all);
-/* Looks at each line once. Returns how many marks are left of those that count. */
+/* Calls weir__line_look() for each line of the scope. Returns the number of marks left, of those that count by `after` and `until`. */
 unsigned weir__scope_look(const struct weir__scope *scope);
-/* Looks until none of these is left, or `deadline` has passed, by gpu->now(); once at least. true: none is left. */
+/* Repeats weir__scope_look(), at least once, until no such mark is left or `deadline` (by gpu->now()) has passed. Returns whether no mark
+   is left. */
 bool weir__scope_finish(const struct weir__scope *scope, uint64_t deadline);
 
-/* A wait for what is on its way back: for the marks that there are at its beginning. */
+/* A wait of a thread for pending memory: for the marks that exist when the wait begins. */
 struct weir__wait {
     struct weir__scope scope;
-    uint64_t completed; /* what fences->completed was at the last look */
-    unsigned left;      /* marks that were not seen complete */
+    uint64_t completed; /* fences->completed at the last look */
+    unsigned left;      /* marks that were not complete at the last look */
 };
 
-/* Covers the scope, as above. A wait needs no end. */
+/* Covers the scope, see weir__scope_cover(), and begins a wait. A wait need not be ended. */
 void weir__wait_begin(struct weir__wait *wait, const struct weir__scope *scope, bool all);
-/* Looks once. *bytes: what has become complete since the last look, whoever saw that. true: some of it, or some mark, has. */
+/* Looks at the scope once, without blocking. *bytes: the bytes on the device that have become complete since the last look, whichever
+   thread noticed. Returns whether any bytes or marks have become complete. */
 bool weir__wait_look(struct weir__wait *wait, uint64_t *bytes);
 /*
- * Puts an event behind all work of the device, for what is on lines that are gone, and on PASSING ones without a mark. Without such events
- * (before driver 12.5) it waits for the device, if it may. false: it could do neither. Call it while nothing captures. CUDA records such an
- * event behind the work of one context, the thread's current one of that device: streams of other contexts that are alive are not behind
- * it.
+ * Covers the memory that no stream's mark can cover any more, that of GONE lines and that of PASSING lines without a mark, by an event
+ * behind all work of the device. Drivers before 12.5 have no such events: there the function synchronises the device, if may_synchronise.
+ * Returns false if it could do neither. Call it while nothing captures. CUDA records such an event behind the work of one context, the
+ * calling thread's current context of that device: work of other contexts is not covered.
  */
 bool weir__fences_cover_device(struct weir__fences *fences, bool may_synchronise);
 /* Whether something on the scope's lines needs that: on the line of a device, or on a PASSING one, and without a mark. */
@@ -277,9 +305,9 @@ bool weir__scope_needs_devices(const struct weir__scope *scope);
 void weir__scope_cover_devices(const struct weir__scope *scope, bool may_synchronise);
 
 /*
- * Makes the stream of `user`, which the caller's call names, wait for what the owner has pending on other lines, the oldest marks first,
- * until so many bytes are that stream's own: they are in its debt then. The host waits for nothing. Returns the bytes; fewer where there is
- * no more, or a call failed.
+ * Makes the stream of `user` wait, on the GPU, for memory that the owner has pending on other lines, until the stream may use `bytes` of
+ * such memory. The caller's call must name that stream. The memory moves to the owner's debt on `user`. The host does not wait. On each
+ * line the oldest marks come first. Returns the bytes that moved: less than `bytes` if no more is pending or a call failed.
  */
 uint64_t weir__debts_order(struct weir__debts *debts, struct weir__line *user, uint64_t bytes);
 
@@ -307,7 +335,7 @@ struct weir__parked {
     struct weir__point points[];
 };
 
-/* Room for so many points. NULL: no host memory. free() it. */
+/* Returns an object with room for `room` points, which the caller frees with free(); NULL if host memory runs out. */
 struct weir__parked *weir__parked_new(size_t room);
 /* Takes it. It waits for all that is on these lines by now: lines that the caller uses, or the `whole` of some fences. There are no more
    than there is room for; without any it waits for nothing. */
@@ -319,7 +347,7 @@ struct weir__parked *weir__fences_unpark(struct weir__fences *fences, const void
 void weir__parked_visit(struct weir__fences *fences, const void *group, void (*use)(const struct weir__parked *parked, void *data),
                         void *data);
 
-/* Whether what stands at the head of this file holds for the line now. Takes its locks. */
+/* Returns whether the statements at the head of this file are true of the line. Takes the locks named there. */
 bool weir__line_is_valid(struct weir__line *line);
 
 #endif

@@ -5,45 +5,52 @@
 
 #include "lib/fence/fence.h"
 
-/* The tables' lock: of all fences, lines, debts and parked blocks of the process. */
+/* The tables' lock guards the lists of all fences, lines, debts and parked blocks of the process. */
 void weir__tables_lock(void);
 void weir__tables_unlock(void);
-/* With it: all fences, one after the other. */
+
+/* The caller of the following holds the tables' lock. */
+
+/* The first of all fences, and the first of all lines, of the process. */
 extern struct weir__fences *weir__fences_first __attribute__((visibility("hidden")));
-/* With it: all lines of the process, one after the other. */
 extern struct weir__line *weir__lines_first __attribute__((visibility("hidden")));
 /* With it: the owner's debt on the line, or NULL. */
 struct weir__debt *weir__debt_find(const struct weir__line *line, const struct weir__debts *debts);
 /* With it: the owner's debt on the line of the line's device, or NULL. */
 struct weir__debt *weir__debt_of_device(const struct weir__line *line, const struct weir__debts *debts);
 
-/* With the line's lock: what no mark covers moves to the line of the device. */
+/* Lines. The functions take the locks that they need, unless their comment says that the caller holds one. */
+
+/* Moves all debts and points that no mark covers to the DEVICE line of the line's device. The caller holds the line's lock. */
 void weir__line_move_to_device(struct weir__line *line);
-/* With the line's lock: as weir__line_cover(). Returns the waist's code, or GPU_INVALID_HANDLE where the stream may not be touched. */
+/* weir__line_cover(), but returns the GPU code, or GPU_INVALID_HANDLE if the stream may not be used. The caller holds the line's lock. */
 int weir__line_cover_locked(struct weir__line *line, bool is_named);
-/* Nobody may touch the stream from now on, if its line is of that kind. */
+/* If the line is of that kind, makes it GONE: Weir does not use its stream any more. */
 void weir__line_end_if(struct weir__line *line, enum weir__line_kind kind);
-/* With the tables' lock: whether something was freed on the line, or a point is there, behind `after` and no later than `step`. */
+/* Returns whether the line has a debt with bytes, or a point of a parked block, in a step above `after` and up to `step`. The caller holds
+   the tables' lock. */
 bool weir__line_is_needed(const struct weir__line *line, uint64_t after, uint64_t step);
-/* With the line's lock, within a call that names the stream: if it was closed, it lives all the same. */
+/* A call of the program names the stream, so the stream is alive: unless the line is OPEN, it becomes PASSING. The caller holds the line's
+   lock. */
 void weir__line_revive(struct weir__line *line);
 /* With the line's lock: everything up to that step is complete, and CUDA was made to see it, so its marks are needed no more. */
 void weir__line_reach(struct weir__line *line, uint64_t step);
-/* Stream 0 of a device, of whichever context. */
+/* Returns whether the line is stream 0, in whichever context. */
 bool weir__line_is_legacy(const struct weir__line *line);
-/* Whether a handle that means another stream on each device means that of the line's: a call on it must not be one on another stream. */
+/* Returns whether a call of CUDA on the line's handle reaches the line's stream now. A fixed handle, such as stream 0, means a stream of
+   the thread's current device, which may be another device. */
 bool weir__line_is_current(const struct weir__line *line);
-/* As weir__line_look(), but returns how many marks are left of those that count for the scope. */
+/* weir__line_look() that counts only the marks that are left and count for the scope, by its `after` and `until`. */
 unsigned weir__line_look_for(struct weir__line *line, const struct weir__scope *scope);
-/* The same without looking. */
+/* Returns the same number without querying any event. */
 unsigned weir__line_marks(struct weir__line *line, const struct weir__scope *scope);
 
-/* Whether what the owner frees belongs to the scope. */
+/* Returns whether the owner's debts belong to the scope. */
 bool weir__scope_has(const struct weir__scope *scope, const struct weir__debts *owner);
-/* With the tables' lock: what of the scope is pending on the line, in steps up to `step`. */
+/* Returns the bytes of the scope that are pending on the line in steps up to `step`. The caller holds the tables' lock. */
 uint64_t weir__scope_pending_on(const struct weir__scope *scope, const struct weir__line *line, uint64_t step);
-/* The line that comes after `after` (NULL: the first) and in which something of the scope is pending, for the caller to use until the next
-   call; `after` is put. NULL at the end. */
+/* Returns the next line of the scope after `after` (NULL: the first line), or NULL at the end. The caller uses the line until it passes the
+   line as `after`, which puts the line. */
 struct weir__line *weir__scope_next(const struct weir__scope *scope, struct weir__line *after);
 
 /* Adds bytes freed in that step, which is no earlier than those before it but for frees at the same time. */

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* line.c - the tables of fences, lines and debts: which there are, and until when. */
+/* line.c - the tables of fences, lines and debts: how lines are found, opened, used and destroyed. */
 #include <stdlib.h>
 
 #include "lib/base/context.h"
 #include "lib/base/valid.h"
 #include "lib/fence/fence_internal.h"
 
-#define LINES_FEW 64                  /* lines of a device that are kept though nobody needs them */
-#define LEGACY_ID (UINT64_C(1) << 63) /* stream 0 goes by this id: ids count up from 1, and numbers of Weir's own down from the largest */
+#define LINES_FEW 64                  /* a device with so many lines or fewer keeps even the lines that nothing needs */
+#define LEGACY_ID (UINT64_C(1) << 63) /* the id of stream 0 here: CUDA's ids count up from 1, and Weir's own count down from the largest */
 
-/* Its address tells apart the streams of threads, which share a handle. */
+/* All threads have the same handle for their per-thread streams. The address of this variable, which differs from thread to thread, stands
+   for the handle in the tables. */
 static __thread char thread_name;
 
 static pthread_mutex_t tables = PTHREAD_MUTEX_INITIALIZER;
-struct weir__fences *weir__fences_first; /* guarded by it, as is the next */
-struct weir__line *weir__lines_first;    /* all of the process, the latest first */
+struct weir__fences *weir__fences_first; /* guarded by `tables`, as is weir__lines_first */
+struct weir__line *weir__lines_first;    /* all lines of the process, the newest first */
 
 void weir__tables_lock(void)
 {
@@ -28,13 +29,14 @@ void weir__tables_unlock(void)
 
 /* Making and dropping ------------------------------------------------------------------------------------------------------------------ */
 
-/* What chooses the place of a line in the tables. Handles recur, ids do not. */
+/* Returns the hash key (`at`) of a line in fences->lines, made from the stream's handle. Several streams may have had the same handle one
+   after the other; the id, which is the item's `key`, tells them apart. */
 static uint64_t place_of(gpu_stream handle)
 {
     return handle == GPU_STREAM_PER_THREAD ? (uint64_t)(uintptr_t)&thread_name : (uint64_t)(uintptr_t)handle;
 }
 
-/* Called with the tables' lock, but for that of a device. */
+/* Makes a line and adds it to the tables. Returns NULL if host memory runs out. The caller holds the tables' lock. */
 static struct weir__line *new_line(struct weir__fences *fences, enum weir__line_kind kind, const struct weir__caller *caller)
 {
     struct weir__line *line = calloc(1, sizeof *line);
@@ -59,7 +61,7 @@ static struct weir__line *new_line(struct weir__fences *fences, enum weir__line_
     return line;
 }
 
-/* Called with the tables' lock: nobody finds the line from now on. */
+/* Takes the line out of the tables, so that no thread finds it any more. The caller holds the tables' lock. */
 static void unlist(struct weir__line *line)
 {
     *(line->before ? &line->before->next : &weir__lines_first) = line->next;
@@ -70,7 +72,7 @@ static void unlist(struct weir__line *line)
     line->fences->count -= line != line->fences->whole;
 }
 
-/* A list by `next` of lines that are unlisted. Their fences may have gone by now. */
+/* Destroys a list, linked by `next`, of lines that unlist() has taken out of the tables. Their fences may be destroyed already. */
 static void destroy_lines(const struct gpu *gpu, struct weir__line *first)
 {
     while (first) {
@@ -90,7 +92,7 @@ static void destroy_lines(const struct gpu *gpu, struct weir__line *first)
     }
 }
 
-/* Called with the tables' lock. */
+/* Returns whether anything is pending on the line. The caller holds the tables' lock. */
 static bool has_pending(const struct weir__line *line)
 {
     for (struct weir__debt *debt = line->debts; debt; debt = debt->next)
@@ -99,14 +101,14 @@ static bool has_pending(const struct weir__line *line)
     return false;
 }
 
-/* Whether the line tells nobody anything any more. Called with the tables' lock. */
+/* Returns whether nothing uses or needs the line any more. The caller holds the tables' lock. */
 static bool is_needless(const struct weir__line *line)
 {
     enum weir__line_kind kind = atomic_load(&line->kind);
     return !line->users && kind != WEIR__LINE_OPEN && kind != WEIR__LINE_DEVICE && !has_pending(line);
 }
 
-/* Takes the needless lines of the device out of the tables: a list by `next`. Called with the tables' lock. */
+/* Takes the needless lines of the device out of the tables, and returns them as a list by `next`. The caller holds the tables' lock. */
 static struct weir__line *take_needless(struct weir__fences *fences)
 {
     struct weir__line *taken = NULL;
@@ -122,8 +124,8 @@ static struct weir__line *take_needless(struct weir__fences *fences)
     return taken;
 }
 
-/* Streams that were named once and may be gone long since: what was freed there and has no mark waits for all work of the device, so that
-   there is no line for each stream that a program ever made. */
+/* Makes all PASSING lines of the device GONE, but for stream 0 and lines with marks. Their streams may be destroyed already, and a program
+   may make any number of streams, so that lines would pile up. Frees on these lines then wait for all work of the device. */
 static void forget_passing(struct weir__fences *fences)
 {
     const struct weir__scope scope = {.fences = fences};
@@ -132,7 +134,7 @@ static void forget_passing(struct weir__fences *fences)
             weir__line_end_if(line, WEIR__LINE_PASSING);
 }
 
-/* Looks first, since a line of which everything is complete may not know. */
+/* Destroys the needless lines of the device. forget_passing() looks at each line first: a line can be complete without having noticed. */
 static void drop_needless(struct weir__fences *fences)
 {
     forget_passing(fences);
@@ -144,7 +146,7 @@ static void drop_needless(struct weir__fences *fences)
 
 /* Fences ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Called with the tables' lock. */
+/* Makes the fences of a device and adds them to the list. Returns NULL if host memory runs out. The caller holds the tables' lock. */
 static struct weir__fences *new_fences(const struct gpu *gpu, int device, bool has_device_events)
 {
     struct weir__fences *fences = calloc(1, sizeof *fences);
@@ -180,8 +182,8 @@ struct weir__fences *weir__fences_join(const struct gpu *gpu, int device)
     return fences;
 }
 
-/* Takes the fences out of the list if nobody uses them, and no line is left but the device's, which no one waits for. Called with the
-   tables' lock. */
+/* If nothing uses the fences and their only line is the DEVICE line, with nothing pending, takes them out of the list. Returns whether it
+   did; the caller destroys them then. The caller holds the tables' lock. */
 static bool take_unused(struct weir__fences *fences)
 {
     if (fences->users || fences->count || fences->parked || fences->whole->users || has_pending(fences->whole))
@@ -219,6 +221,7 @@ void weir__fences_leave(struct weir__fences *fences)
 
 /* Lines -------------------------------------------------------------------------------------------------------------------------------- */
 
+/* Stream 0 has two handles, NULL and GPU_STREAM_LEGACY, which become the same name here. */
 static struct weir__caller one_name(const struct weir__caller *caller)
 {
     if (!caller->handle || caller->handle == GPU_STREAM_LEGACY)
@@ -226,7 +229,7 @@ static struct weir__caller one_name(const struct weir__caller *caller)
     return *caller;
 }
 
-/* Called with the tables' lock. */
+/* Returns the line of that handle and id, or NULL. The caller holds the tables' lock. */
 static struct weir__line *find(const struct weir__fences *fences, const struct weir__caller *named)
 {
     struct weir__link *link = named->id ? weir__table_first(&fences->lines, place_of(named->handle)) : NULL;
@@ -235,7 +238,8 @@ static struct weir__line *find(const struct weir__fences *fences, const struct w
     return link ? WEIR__ITEM(link, struct weir__line, link) : NULL;
 }
 
-/* The one that is open, if any. owner: only lines on which that has a debt; NULL: any. Called with the tables' lock. */
+/* Returns the line with that handle that is OPEN, or else one that is PASSING, or NULL. If `owner` is not NULL, only lines on which the
+   owner has a debt count. The caller holds the tables' lock. */
 static struct weir__line *find_alive(const struct weir__fences *fences, gpu_stream handle, const struct weir__debts *owner)
 {
     struct weir__line *found = NULL;
@@ -249,7 +253,8 @@ static struct weir__line *find_alive(const struct weir__fences *fences, gpu_stre
     return found;
 }
 
-/* A line that is gone from now on moves its debts under the tables' lock, and so has this free among them. */
+/* The line can become GONE at any moment. It moves its debts under the tables' lock, which this function holds, so the move includes this
+   free. */
 bool weir__line_count_by_handle(struct weir__fences *fences, gpu_stream handle, struct weir__debts *debts, uint64_t bytes,
                                 struct weir__line **due)
 {
@@ -311,7 +316,7 @@ struct weir__line *weir__line_open(struct weir__fences *fences, const struct wei
     struct weir__line *line = weir__line_of(fences, caller);
     if (!line)
         return NULL;
-    struct gpu_context context = {.handle = NULL}; /* where the driver cannot tell, it counts as alive */
+    struct gpu_context context = {.handle = NULL}; /* a driver that cannot tell the context leaves NULL, which counts as alive */
     int former = weir__current_begin(gpu, fences->device, line->handle);
     gpu->stream_context(line->handle, &context);
     weir__current_end(gpu, former);
@@ -323,14 +328,14 @@ struct weir__line *weir__line_open(struct weir__fences *fences, const struct wei
     return line;
 }
 
-/* What goes once the tables' lock is not held any more. */
+/* A line and fences to destroy after the tables' lock is released, or NULL. */
 struct dropped {
     const struct gpu *gpu;
     struct weir__line *line;
     struct weir__fences *fences;
 };
 
-/* Called with the tables' lock. */
+/* Ends one use of the line, and fills `dropped`. The caller holds the tables' lock, and passes `dropped` to drop() after releasing it. */
 static void put(struct weir__line *line, struct dropped *dropped)
 {
     struct weir__fences *fences = line->fences;
@@ -357,7 +362,7 @@ void weir__line_put(struct weir__line *line)
     weir__tables_lock();
     if (!line->id && line->users == 1) {
         weir__tables_unlock();
-        weir__line_end_if(line, WEIR__LINE_PASSING); /* no other call will ever find it */
+        weir__line_end_if(line, WEIR__LINE_PASSING); /* without an id, no later call can find the line */
         weir__tables_lock();
     }
     put(line, &dropped);
@@ -395,7 +400,7 @@ uint64_t weir__scope_pending_on(const struct weir__scope *scope, const struct we
     return bytes;
 }
 
-/* In one look, so that what moves from line to line meanwhile counts once. */
+/* The sum is made under one hold of the tables' lock, so that bytes which move from one line to another are counted once. */
 uint64_t weir__scope_pending(const struct weir__scope *scope)
 {
     uint64_t bytes = 0;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* mark.c - frees on a line, the events behind them, and what becomes of frees that no event can be put behind. */
+/* mark.c - frees on a line, the marks that cover the frees, and the move of frees that no mark can cover to the device's line. */
 #include "lib/base/context.h"
 #include "lib/base/event.h"
 #include "lib/fence/fence_internal.h"
 
 /* Marks -------------------------------------------------------------------------------------------------------------------------------- */
 
+/* Removes the mark number `at`, and keeps its event as the spare one if the line has none. The caller holds the line's lock. */
 static void drop_mark(struct weir__line *line, unsigned at)
 {
     gpu_event unused = line->marks[at].event;
@@ -18,7 +19,7 @@ static void drop_mark(struct weir__line *line, unsigned at)
         line->spare = unused;
 }
 
-/* Whether a point of something parked is there. Called with the tables' lock. */
+/* Returns whether a parked block has a point on the line in a step above `after` and up to `step`. The caller holds the tables' lock. */
 static bool has_point(const struct weir__line *line, uint64_t after, uint64_t step)
 {
     for (const struct weir__fences *fences = weir__fences_first; fences && line->points; fences = fences->next)
@@ -37,8 +38,8 @@ bool weir__line_is_needed(const struct weir__line *line, uint64_t after, uint64_
     return has_point(line, after, step);
 }
 
-/* Drops the marks on which nothing depends. A free that has read the step of one and is not counted yet will find the next mark behind
-   it. */
+/* Drops the marks on which nothing depends. A free that has read the step of such a mark and is not counted yet loses nothing: the next
+   mark covers the free as well. The caller holds the line's lock. */
 static void drop_needless(struct weir__line *line)
 {
     bool is_needed[WEIR__MARKS] = {false};
@@ -56,7 +57,7 @@ static void drop_needless(struct weir__line *line)
             drop_mark(line, i);
 }
 
-/* The number of the last mark. */
+/* The number of the newest mark of the process. */
 static _Atomic uint64_t numbers;
 
 uint64_t weir__marks_made(void)
@@ -64,6 +65,7 @@ uint64_t weir__marks_made(void)
     return atomic_load(&numbers);
 }
 
+/* Records the event behind all work of the line's stream or, for a DEVICE line, of the device. Returns the GPU code. */
 static int record(const struct weir__line *line, gpu_event event)
 {
     const struct weir__fences *fences = line->fences;
@@ -72,7 +74,9 @@ static int record(const struct weir__line *line, gpu_event event)
     return weir__event_record(fences->gpu, fences->device, line->handle, event);
 }
 
-/* Records the spare event. Another one is tried if that was of a context which the program has destroyed, or failed by chance. */
+/* Records the line's spare event, or a new event if there is no spare one. If an old spare event fails, for example because the program has
+   destroyed its context, tries once more with a new event. Returns the GPU code; on success the event is line->spare. The caller holds the
+   line's lock. */
 static int record_spare(struct weir__line *line)
 {
     const struct gpu *gpu = line->fences->gpu;
@@ -84,7 +88,7 @@ static int record_spare(struct weir__line *line)
         if (code == GPU_SUCCESS && (code = record(line, line->spare)) == GPU_SUCCESS)
             return code;
         if (line->spare)
-            gpu->event_destroy(line->spare); /* a capture may have caught it */
+            gpu->event_destroy(line->spare); /* a capture may have caught the event, which must not be used again then */
         line->spare = NULL;
     } while (is_old && code != GPU_CAPTURE_UNSUPPORTED);
     return code;
@@ -95,18 +99,21 @@ static struct weir__mark *newest(struct weir__line *line)
     return line->count ? &line->marks[line->count - 1] : NULL;
 }
 
-/* Whether the next free may have the step of the newest mark: nobody was made to wait for that, and it has room. */
+/* Returns whether a free of `bytes` may join the step of the newest mark: no other stream was made to wait for that mark, and the step's
+   bytes stay within WEIR__STEP_BYTES. */
 static bool can_share(struct weir__line *line, uint64_t bytes)
 {
     const struct weir__mark *mark = newest(line);
     return mark && mark->step > line->passed && bytes <= WEIR__STEP_BYTES && mark->bytes <= WEIR__STEP_BYTES - bytes;
 }
 
-/* A mark behind all work of the stream, which may be touched, for so many bytes. Returns the waist's code. */
+/* Records a mark behind all work of the stream, for `bytes` that were freed since the newest mark. The new mark replaces the newest one if
+   may_share and can_share() allow it, or if all marks are in use and needed. *step: the step that the mark ends. Returns the GPU code. The
+   caller holds the line's lock and has made sure that the stream may be used. */
 static int make_mark(struct weir__line *line, uint64_t bytes, bool may_share, uint64_t *step)
 {
     bool shares = may_share && can_share(line, bytes);
-    /* Raised before the record: a free that reads what it was has its work before the event. */
+    /* Raise the step before recording: a free that still reads the old step has its work on the stream already, so before the event. */
     uint64_t ended = shares ? newest(line)->step : atomic_fetch_add(&line->step, 1);
     int code = record_spare(line);
     if (code != GPU_SUCCESS)
@@ -131,8 +138,8 @@ static int make_mark(struct weir__line *line, uint64_t bytes, bool may_share, ui
     return code;
 }
 
-/* What the event of the oldest mark says. When a context is destroyed its own work is done for certain. That is less than what is on the
-   line of a device, or on that of stream 0, which another context may have named. */
+/* Returns the state of the oldest mark's event. If the event's context was destroyed, the work of that context is complete. The DEVICE line
+   and stream 0 may have work of other contexts too, which this says nothing about: for them such an event counts as broken. */
 static enum weir__event_state look_at_oldest(const struct weir__line *line)
 {
     const struct gpu *gpu = line->fences->gpu;
@@ -157,7 +164,8 @@ bool weir__line_is_current(const struct weir__line *line)
            (line->fences->gpu->get_current_device(&current) == GPU_SUCCESS && current == line->fences->device);
 }
 
-/* Asks stream 0 itself, since an event there would hold up other streams. Whether it is idle. */
+/* Returns whether stream 0 has no pending work, and synchronises it then. The function queries the stream without recording an event, since
+   an event on stream 0 would hold up other streams. */
 static bool legacy_is_idle(const struct weir__line *line)
 {
     const struct gpu *gpu = line->fences->gpu;
@@ -170,7 +178,8 @@ static bool legacy_is_idle(const struct weir__line *line)
     return is_idle;
 }
 
-/* With the line's lock. What was freed on stream 0 and has no mark; 1: some of it is not known to be complete. */
+/* If the line is a PASSING stream 0 with frees that no mark covers, checks whether they are complete. Returns 1 if they are not known to
+   be, 0 in all other cases. The caller holds the line's lock. */
 static unsigned look_at_legacy(struct weir__line *line)
 {
     if (!weir__line_is_legacy(line) || atomic_load(&line->kind) != WEIR__LINE_PASSING)
@@ -187,13 +196,13 @@ static unsigned look_at_legacy(struct weir__line *line)
     return !is_idle;
 }
 
-/* With the line's lock. */
+/* Drops the marks that are complete, and raises `done`. The caller holds the line's lock. */
 static void look(struct weir__line *line)
 {
     uint64_t lost = 0;
     enum weir__event_state state;
     while (line->count && (state = look_at_oldest(line)) != WEIR__EVENT_PENDING) {
-        /* One that is broken tells nothing; the next mark covers what it did. */
+        /* A broken mark says nothing about its frees. The next mark covers them too; if there is none, they have no mark any more. */
         lost = state == WEIR__EVENT_COMPLETE ? 0 : lost + line->marks[0].bytes;
         if (state == WEIR__EVENT_COMPLETE)
             atomic_store(&line->done, line->marks[0].step);
@@ -209,7 +218,7 @@ static void look(struct weir__line *line)
     }
 }
 
-/* With the line's lock. */
+/* Returns the number of the line's marks that count for the scope. The caller holds the line's lock. */
 static unsigned count_marks(const struct weir__line *line, const struct weir__scope *scope)
 {
     unsigned count = 0;
@@ -244,7 +253,8 @@ unsigned weir__line_look(struct weir__line *line)
 
 /* What cannot be covered --------------------------------------------------------------------------------------------------------------- */
 
-/* Points behind `after` wait for all work of the device instead. Called with the tables' lock. Returns how many. */
+/* Moves the points of the line in steps above `after` to `step` of the DEVICE line. Returns their number. The caller holds the tables'
+   lock. */
 static uint64_t move_points(struct weir__line *line, uint64_t after, uint64_t step)
 {
     struct weir__line *whole = line->fences->whole;
@@ -263,8 +273,8 @@ static uint64_t move_points(struct weir__line *line, uint64_t after, uint64_t st
     return count;
 }
 
-/* All of these frees are on the device by now, so an event behind all its work that is recorded from now on is behind them. The caller uses
-   the line, so its points are not its last users. */
+/* All these frees are on the device already, so an event that is recorded behind all work of the device from now on is behind them. Moving
+   the points ends uses of the line, but never the last one: the caller uses the line, too. */
 void weir__line_move_to_device(struct weir__line *line)
 {
     struct weir__line *whole = line->fences->whole;
@@ -272,7 +282,7 @@ void weir__line_move_to_device(struct weir__line *line)
     uint64_t after = last ? last->step : atomic_load(&line->done), moved = 0;
     if (line == whole)
         return;
-    /* Before the bytes are moved: what is freed, parked or passed on here meanwhile counts as uncovered again. */
+    /* Set to 0 before the bytes are moved: a free or a point that another thread adds during the move counts as uncovered again. */
     atomic_store(&line->uncovered, 0);
     weir__tables_lock();
     uint64_t step = atomic_load(&whole->step);
@@ -284,7 +294,7 @@ void weir__line_move_to_device(struct weir__line *line)
     atomic_fetch_add(&whole->uncovered, moved);
 }
 
-/* Called with the line's lock. */
+/* Makes the line GONE. The caller holds the line's lock. */
 static void end(struct weir__line *line)
 {
     atomic_store(&line->kind, WEIR__LINE_GONE);
@@ -306,7 +316,8 @@ void weir__line_gone(struct weir__line *line)
     pthread_mutex_unlock(&line->lock);
 }
 
-/* Whether the handle may be touched although no call names it. The program may have destroyed its context. */
+/* Returns whether Weir may use the stream outside of a call that names it: the line is OPEN and the stream's context is alive. If the
+   program has destroyed the context, the line becomes GONE. The caller holds the line's lock. */
 static bool is_usable(struct weir__line *line)
 {
     if (atomic_load(&line->kind) != WEIR__LINE_OPEN)
@@ -366,7 +377,8 @@ void weir__line_revive(struct weir__line *line)
         atomic_store(&line->kind, WEIR__LINE_PASSING);
 }
 
-/* The program may destroy the stream meanwhile, although it should not: then the free is one of a gone line. */
+/* Counts a free on an OPEN line without taking the line's lock. If the program, against the rules, destroys the stream during the call, the
+   line may become GONE before the free is counted: then move the free to the device's line too. */
 static void count_open(struct weir__debt *debt, uint64_t bytes, uint64_t *step)
 {
     struct weir__line *line = debt->line;
@@ -377,7 +389,8 @@ static void count_open(struct weir__debt *debt, uint64_t bytes, uint64_t *step)
         weir__line_end_if(line, WEIR__LINE_GONE);
 }
 
-/* With the line's lock: the free and its mark, or nothing. */
+/* Records a mark and counts the free in the mark's step. If the mark fails, counts nothing and returns the GPU code. The caller holds the
+   line's lock. */
 static int count_marked(struct weir__debt *debt, uint64_t bytes, uint64_t *step)
 {
     struct weir__line *line = debt->line;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* wait.c - what is pending, how the host waits for it, and how a stream does; what is parked or retired until then. */
+/* wait.c - pending memory: how much there is, how the host waits for it, how a stream waits for it, and the parked blocks and retired
+   owners that go once nothing is pending. */
 #include <stdlib.h>
 
 #include "lib/base/context.h"
 #include "lib/base/event.h"
 #include "lib/fence/fence_internal.h"
 
-#define IDLE_MAX 256 /* open streams without frees that get an event all the same: each costs a microsecond or two */
+#define IDLE_MAX 256 /* OPEN lines without counted frees that weir__scope_cover() covers, at most: each event costs 1 to 2 µs */
 
 /* The host ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* The same with the tables' lock taken. */
+/* weir__scope_pending_on() for callers that do not hold the tables' lock. */
 static uint64_t pending_on(const struct weir__scope *scope, const struct weir__line *line, uint64_t step)
 {
     weir__tables_lock();
@@ -19,7 +20,7 @@ static uint64_t pending_on(const struct weir__scope *scope, const struct weir__l
     return bytes;
 }
 
-/* With the line's lock. */
+/* Returns the step of the newest mark, or 0. The caller holds the line's lock. */
 static uint64_t newest_step(const struct weir__line *line)
 {
     return line->count ? line->marks[line->count - 1].step : 0;
@@ -71,7 +72,7 @@ unsigned weir__scope_look(const struct weir__scope *scope)
     unsigned left = 0;
     for (struct weir__line *line = weir__scope_next(scope, NULL); line; line = weir__scope_next(scope, line)) {
         left += is_late(scope) ? weir__line_marks(line, scope) : weir__line_look_for(line, scope);
-        pending_on(scope, line, 0); /* counts what has become complete */
+        pending_on(scope, line, 0); /* called for its effect: bytes that have become complete leave the debts, which raises `completed` */
     }
     return left;
 }
@@ -88,7 +89,7 @@ bool weir__scope_finish(const struct weir__scope *scope, uint64_t deadline)
 
 void weir__wait_begin(struct weir__wait *wait, const struct weir__scope *scope, bool all)
 {
-    weir__scope_pending(scope); /* what is known to be complete was not waited for */
+    weir__scope_pending(scope); /* bytes that are complete already leave the debts, so that the wait does not count them as its gain */
     *wait = (struct weir__wait){.scope = *scope, .completed = atomic_load(&scope->fences->completed)};
     weir__scope_cover(scope, all);
     if (!wait->scope.until)
@@ -199,8 +200,8 @@ void weir__scope_cover_devices(const struct weir__scope *scope, bool may_synchro
 
 /* Another stream ----------------------------------------------------------------------------------------------------------------------- */
 
-/* The stream of `own`'s line waits for the mark, so what is freed before it is that stream's. Called with the lender's lock. Returns
-   whether the call succeeded. */
+/* Makes the stream of own->line wait for the mark, and moves the bytes of `debt` that the mark covers to `own`. Adds the bytes to *got.
+   Returns false, with nothing moved, if CUDA refused. The caller holds the lock of debt->line, the lender. */
 static bool pass(struct weir__debt *debt, const struct weir__mark *mark, struct weir__debt *own, uint64_t *got)
 {
     struct weir__line *lender = debt->line, *user = own->line;
@@ -219,7 +220,8 @@ static bool pass(struct weir__debt *debt, const struct weir__mark *mark, struct 
     return true;
 }
 
-/* Passes on what the lender's marks cover, and what one more can. */
+/* Moves bytes of the owner from the lender's line to `own`, until *got is at least `enough`: the bytes that the lender's marks cover, and
+   if they are too few, also those that one new mark covers. */
 static void borrow(struct weir__line *lender, struct weir__debt *own, uint64_t enough, uint64_t *got)
 {
     weir__tables_lock();
@@ -232,7 +234,7 @@ static void borrow(struct weir__line *lender, struct weir__debt *own, uint64_t e
             if (is_covered || weir__line_cover_locked(lender, false) != GPU_SUCCESS || !lender->count)
                 break;
             is_covered = true;
-            i = lender->count - 1; /* the new one, or the newest that was recorded anew */
+            i = lender->count - 1; /* the new mark, or the newest one if its event was recorded again instead */
         }
         const struct weir__mark *mark = &lender->marks[i];
         if (weir__debt_has(debt, atomic_load(&lender->done), mark->step))
@@ -255,7 +257,7 @@ uint64_t weir__debts_order(struct weir__debts *debts, struct weir__line *user, u
             borrow(line, own, bytes, &got);
     if (line)
         weir__line_put(line);
-    /* Nobody may touch a stream that is not open later. */
+    /* Weir may not use the stream of a PASSING line after this call, so record its mark now. */
     if (got && atomic_load(&user->kind) == WEIR__LINE_PASSING)
         weir__line_cover(user, true);
     return got;
@@ -275,7 +277,7 @@ struct weir__parked *weir__parked_new(size_t room)
     return parked;
 }
 
-/* A point of a line that is gone waits for the device once that is covered. */
+/* A point on a GONE line moves to the DEVICE line, and so becomes complete, after weir__fences_cover_device(). */
 void weir__park(struct weir__fences *fences, struct weir__parked *parked, struct weir__line *const *lines, size_t count)
 {
     weir__tables_lock();
@@ -284,7 +286,7 @@ void weir__park(struct weir__fences *fences, struct weir__parked *parked, struct
         line->users++;
         line->points++;
         parked->points[parked->count++] = (struct weir__point){.line = line, .step = atomic_load(&line->step)};
-        atomic_fetch_add(&line->uncovered, 1); /* a mark is due behind what is parked, too */
+        atomic_fetch_add(&line->uncovered, 1); /* not 0, so that covering the line records a mark behind the parked blocks, too */
     }
     parked->next = fences->parked;
     fences->parked = parked;
