@@ -8,27 +8,28 @@
 #include "lib/base/fork.h"
 #include "lib/base/spin.h"
 
-#define GATES 16 /* a power of two: threads that ask at a time mostly go through different ones */
+#define GATES 16 /* a power of two. Threads that call at the same time mostly use different counters */
 
 static const struct weir__interpreter *_Atomic current;
 
-/* How many threads are with the interpreter, by gate. */
+/* The number of threads that call the interpreter's functions now, in 16 counters on cache lines of their own. */
 static struct {
     _Atomic uint64_t threads;
 } __attribute__((aligned(64))) gates[GATES];
 
-/* The interpreter may come back here by an allocation of its own. */
+/* This thread is within the interpreter's functions. They may allocate memory, and so come back here. */
 static __thread bool is_inside;
 
-/* The address of a thread's own variable tells threads apart. */
+/* Chooses a counter by the address of a thread-local variable, which differs from thread to thread. */
 static unsigned gate_of(void)
 {
     return (unsigned)(((uint64_t)(uintptr_t)&is_inside * UINT64_C(0x9E3779B97F4A7C15)) >> 60);
 }
 _Static_assert(GATES == 16, "four bits of the hash choose the gate");
 
-/* A thread is counted before it looks which interpreter there is, and here it is taken away before the count is looked at: either the
-   thread does not see it any more, or it is waited for. In a child the threads that are counted are not there. */
+/* A calling thread first counts itself and then reads `current`. This function first clears `current` and then reads the counters. So a
+   thread that still got the interpreter is counted, and this function waits for the thread. In the child of a fork the counted threads do
+   not exist, so it does not wait. */
 void weir__interpreter_set(const struct weir__interpreter *interpreter)
 {
     atomic_store(&current, interpreter);
@@ -41,7 +42,7 @@ void weir__interpreter_set(const struct weir__interpreter *interpreter)
     }
 }
 
-/* The number of the frame at that place; 0: nobody knows, or the tables are full. */
+/* Returns the number of the frame at that place; 0 if the interpreter does not know the place, or the table of frames is full. */
 static uint32_t frame_at(const struct weir__interpreter *interpreter, struct weir__stacks *stacks, const struct weir__place *place)
 {
     struct weir__place_name name;

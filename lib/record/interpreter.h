@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * interpreter.h - the interpreter whose frames stand in stacks, such as Python: how its host tells of them, and who waits for whom.
+ * interpreter.h - an interpreter, such as Python, whose frames appear in recorded stacks.
  *
- * One for the process, the host's, who takes it away before the interpreter goes. There is no lock: a thread that is with the interpreter
- * is counted, and taking it away waits until there is none. The interpreter may take locks of its own, such as Python's GIL, whose holders
- * may be in any call of Weir's. So a thread is sent there before it takes the first lock of Weir's, or not at all.
+ * A process has at most one such interpreter. The host, which is the module that knows the interpreter (such as Weir's plug-in for
+ * PyTorch), sets it and must unset it before the interpreter is shut down. There is no lock: threads that call the interpreter's functions
+ * are counted, and unsetting waits until there are none. The functions may take locks of the interpreter, such as Python's GIL, and a
+ * thread that holds the GIL may be in any call of Weir. So they are only called by threads that hold no lock of Weir.
  *
- * An interpreter tells of places: the address of some code, and where in it. That is all on the usual way; which function, file and line a
- * place is, is asked once for each table of stacks, which keeps the answer. Code that is freed could leave its address to other code. So it
- * is kept before its place enters a table, while a frame of the calling thread still runs it, and for good: what is in a table has an
- * address that never comes again. Tables keep a bounded number of places. Those beyond it are asked for each time, and their code is not
- * kept.
+ * For each frame the interpreter first reports a place: the address of a code object and a position in it. That is cheap. The function,
+ * file and line of a place are asked for once for each table of stacks (stack.h), which keeps the answer. If a code object were freed,
+ * another one could get the same address, and the table's answer would be wrong. So before a place enters a table the interpreter keeps the
+ * code object alive for ever; it can do so because a frame of the calling thread is still running the code. A table keeps a bounded number
+ * of places. Further places are asked for each time, and their code is not kept.
  */
 #ifndef WEIR_RECORD_INTERPRETER_H
 #define WEIR_RECORD_INTERPRETER_H
@@ -21,34 +22,38 @@
 #include "lib/record/stack.h"
 
 struct weir__place {
-    uint64_t code;     /* the address of an object of the interpreter's */
-    uint64_t position; /* in it */
+    uint64_t code;     /* the address of the interpreter's code object */
+    uint64_t position; /* in that code */
 };
 
-/* What a place is. */
+/* The function, file and line of a place. */
 struct weir__place_name {
     char function[WEIR__FRAME_FUNCTION_MAX + 1];
     char file[WEIR__FRAME_FILE_MAX + 1]; /* the end of a longer path */
     uint32_t line;
 };
 
-/* Both functions are called with no lock of Weir's held. They must not fail in a way that leaves traces in the interpreter. */
+/* Both functions are called with no lock of Weir held. If they fail, no pending error (such as a Python exception) may remain in the
+   interpreter. */
 struct weir__interpreter {
-    uintptr_t low, high; /* its own code: where the frames of the program's calls to it, and not those of its callees, lie */
-    /* Writes the places of up to `max` frames of the calling thread, the innermost first, and returns how many. 0: it has none. */
+    uintptr_t low, high; /* the addresses of the interpreter's own machine code: a native frame in this range is the interpreter's */
+    /* Writes the places of the calling thread's frames, the innermost first and `max` at most. Returns their number, 0 if there are
+       none. */
     unsigned (*find)(struct weir__place *places, unsigned max);
-    /* What that place is, which find() has just told this thread of. keeps: the code is kept for good. false: nobody knows. */
+    /* Writes the function, file and line of a place that find() has just reported to this thread. keeps: keep the code object alive for
+       ever. Returns false if they are unknown. */
     bool (*name)(const struct weir__place *place, bool keeps, struct weir__place_name *name);
 };
 
-/* From now on stacks have the frames of that interpreter, whose struct stays where it is; NULL: of none, and nobody is with the former one
-   when it returns, which may take until its locks are free: the caller holds none of them. In the child of a fork it does not wait. */
+/* Sets the interpreter whose frames are appended to stacks; the struct must stay valid until the interpreter is unset. NULL unsets it: the
+   function then waits until no thread is within the functions of the former interpreter, except in the child of a fork. Such a thread may
+   wait for a lock of the interpreter, so the caller must not hold one. */
 void weir__interpreter_set(const struct weir__interpreter *interpreter);
 
 /*
- * Appends the interpreter's frames of the calling thread to the `count` native elements of its stack, of which those from the interpreter's
- * own code on go: behind it there is its machinery, and the program's start. Returns how many elements there are then, `max` at most, and
- * `count` where it has no frames.
+ * Appends the interpreter's frames of the calling thread to its `count` native frames. Before that, removes the first native frame that
+ * lies in the interpreter's own code and all frames outside of it: they are the interpreter's machinery and the program's start. Returns
+ * the new number of elements, `max` at most. If the thread has no frames of the interpreter, changes nothing and returns `count`.
  */
 unsigned weir__interpreter_append(struct weir__stacks *stacks, uint64_t *elements, unsigned count, unsigned max);
 

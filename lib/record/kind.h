@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* kind.h - the kinds of events. The numbers are those of doc/trace.md, but for the first, which stays in memory. */
+/* kind.h - the kinds of events. The numbers are those of doc/trace.md. The first kind is used only in memory, never in files. */
 #ifndef WEIR_LIB_KIND_H
 #define WEIR_LIB_KIND_H
 
 enum weir__kind {
-    WEIR__KIND_MORE = 1, /* of the name of the event before */
+    WEIR__KIND_MORE = 1, /* the next part of a name, for the event before it */
     WEIR__KIND_MALLOC = 16,
     WEIR__KIND_FREE = 17,
     WEIR__KIND_SERVE = 18,

@@ -10,17 +10,18 @@
 
 weir__modules_each_fn *weir__modules_each = dl_iterate_phdr;
 
-/* One pass over what is loaded: it counts, and fills in what there is room for. */
+/* One pass over the loaded objects. It counts their modules, and fills the list as far as there is room. */
 struct pass {
-    struct weir__modules *modules; /* the list that is filled, with room for */
-    size_t list_room, path_room;
-    size_t count, path_bytes; /* what the pass found, which may be more than there is room for */
-    const char *program;      /* the path of the program, whose name the loader leaves empty; "" once that was visited */
-    const char *folder;       /* the working folder with a slash, for relative paths; "" if it is unknown */
-    bool counters_only;
+    struct weir__modules *modules; /* the list to fill */
+    size_t list_room, path_room;   /* modules, and bytes of paths, for which the list has room */
+    size_t count, path_bytes;      /* modules, and bytes of paths, that the pass found; they may exceed the room */
+    const char *program;           /* the program's path, since the loader has no name for the program; "" after the first object */
+    const char *folder;            /* the working directory with a slash at its end, for relative paths; "" if it is unknown */
+    bool counters_only;            /* only read the loader's counts of loaded and unloaded objects */
 };
 
-/* Whether [start, start + size) lies within what the object has loaded for reading: a note may be in the file alone. */
+/* Returns whether the addresses from start to start + size, relative to the object, lie in a loaded readable segment. A note may lie in a
+   part of the file that is not loaded. */
 static bool is_loaded(const struct dl_phdr_info *info, uint64_t start, uint64_t size)
 {
     for (size_t i = 0; i < info->dlpi_phnum; i++) {
@@ -46,7 +47,7 @@ static void write_hex(char *text, const unsigned char *bytes, size_t size)
     text[2 * size] = '\0';
 }
 
-/* Finds the build id among the notes of a segment. Returns false if there is none. */
+/* Writes the build id that the notes of a segment contain to `text`, in hexadecimal. Returns false if there is none. */
 static bool find_in_notes(const unsigned char *notes, uint64_t size, uint64_t alignment, char *text)
 {
     uint64_t at = 0;
@@ -89,7 +90,7 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
     if (pass->counters_only)
         return 1;
     const char *path = info->dlpi_name && info->dlpi_name[0] ? info->dlpi_name : pass->program;
-    /* A name without a slash is no path: linux-vdso.so.1. */
+    /* A name without a slash, such as linux-vdso.so.1, is not a path. */
     const char *folder = path[0] != '/' && strchr(path, '/') ? pass->folder : "";
     size_t folder_size = strlen(folder), path_size = strlen(path) + 1, path_at = pass->path_bytes;
     bool fits = pass->path_room >= path_at && pass->path_room - path_at >= folder_size + path_size;
@@ -112,12 +113,13 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
         }
         pass->count++;
     }
-    /* Only the program comes without a name, and first. */
+    /* The program comes first, and is the only object without a name: later objects do not get the program's path. */
     pass->program = "";
     return 0;
 }
 
-/* Makes room for the modules that a pass counted, and for some that may be loaded before the next pass. False: no host memory. */
+/* Allocates a list for the modules that the pass counted, and for a few more that may be loaded before the next pass. Returns false if host
+   memory runs out. */
 static bool make_room(struct weir__modules *modules, struct pass *pass)
 {
     pass->list_room = pass->count + 8;
@@ -143,7 +145,8 @@ bool weir__modules_read(struct weir__modules *modules)
         memcpy(folder + end, "/", sizeof "/");
     pass.folder = folder;
     pass.counters_only = false;
-    /* Nothing is allocated while the loader's lock is held: an allocator may want that lock. */
+    /* visit() runs under the loader's lock, and must not allocate: a program's malloc() may need that lock. So allocate between two passes,
+       until a pass has found no more modules than there is room for. */
     for (;;) {
         pass.count = pass.path_bytes = 0;
         pass.program = program;

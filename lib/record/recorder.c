@@ -15,7 +15,7 @@
 #define POOLS_MAX 65535
 #define STACKS_MAX 0xFFFFF /* 20 bits of an origin */
 
-/* The list of the process's recorders, by which threads find out that a recorder of one of their tags is gone. A leaf. */
+/* Guards the list of all recorders of the process. A thread looks there whether the recorder of one of its tags still exists. A leaf. */
 static pthread_mutex_t recorders_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct weir__recorder *recorders;
 
@@ -78,7 +78,8 @@ bool weir__recorder_is_there(uint64_t id)
     return recorder;
 }
 
-/* Makes the table of stacks, under the lock, so that two threads make one. Returns false if there is no host memory. */
+/* Makes the table of stacks, unless there is one. Takes the lock, so that two threads cannot both make a table. Returns false if host
+   memory runs out. */
 static bool make_stacks(struct weir__recorder *recorder)
 {
     pthread_mutex_lock(&recorder->lock);
@@ -144,8 +145,9 @@ struct weir__ring *weir__recorder_next(struct weir__recorder *recorder, const st
 }
 
 /*
- * Whether the thread of that number has ended, as the kernel knows. A destructor of a thread-specific value would tell sooner, but a library
- * in a namespace of its own (LD_AUDIT, dlmopen) has keys of its own, whose values lie where the program keeps those of its keys.
+ * * Asks the kernel whether the thread with that number has ended. The destructor of a thread-specific value would report the end at once,
+ * but cannot be used: a library in a linker namespace of its own (LD_AUDIT, dlmopen) has a C library of its own, whose thread-specific
+ * values would overwrite those of the program's C library.
  */
 static bool has_ended(uint64_t thread)
 {
@@ -155,7 +157,8 @@ static bool has_ended(uint64_t thread)
     return is_gone;
 }
 
-/* The ring with the calling thread's number, which an earlier thread may have had; else one whose thread has ended; else a new one. */
+/* Returns a ring for the calling thread: the ring with this thread's number (the kernel may have given the number of an ended thread to
+   this one), or else a ring whose thread has ended, or else a new one. NULL if host memory runs out. */
 struct weir__ring *weir__recorder_find_ring(struct weir__recorder *recorder)
 {
     uint64_t thread = (uint64_t)syscall(SYS_gettid);
@@ -168,7 +171,7 @@ struct weir__ring *weir__recorder_find_ring(struct weir__recorder *recorder)
     }
     ring = ring ? ring : ended;
     if (ring) {
-        /* Acquires what the ring's former thread wrote, before this thread goes on there. */
+        /* This load synchronises with the ring's former thread, so that its writes come before those of this thread. */
         atomic_load_explicit(&ring->head, memory_order_acquire);
         ring->thread = thread;
     }
@@ -237,7 +240,7 @@ void weir__record_figures(struct weir__recorder *recorder, enum weir__kind kind,
 
 /* Names -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* A name stands in as many events as it needs, behind the one that says how long it is. */
+/* The first event has the length of the name in the place of the size class; the events after it have the bytes of the name. */
 size_t weir__event_name(struct weir__event events[static WEIR__NAME_EVENTS], const struct weir__event *event, const char *name)
 {
     size_t len = strnlen(name, WEIR__NAME_MAX), count = 1;
@@ -280,7 +283,8 @@ void weir__record_mark(struct weir__recorder *recorder, const char *name)
 
 /* Streams ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* Listed first: a trace that begins between the two has the stream twice, which says nothing more. */
+/* Adds the stream to the list before it records the event: a trace that begins between these two steps has the stream twice, which is
+   harmless. In the opposite order such a trace would lack the stream. */
 void weir__record_stream_open(struct weir__recorder *recorder, struct weir__recorded_stream *stream, unsigned pool, const void *handle,
                               const char *name)
 {
@@ -306,7 +310,8 @@ void weir__record_stream_open(struct weir__recorder *recorder, struct weir__reco
     pthread_mutex_unlock(&recorder->lock);
 }
 
-/* Out of the list first: a trace that begins between the two does not take it for an open one. */
+/* Removes the stream from the list before it records the event, so that a trace which begins between these two steps does not show the
+   stream as open. */
 void weir__record_stream_close(struct weir__recorder *recorder, struct weir__recorded_stream *stream)
 {
     pthread_mutex_lock(&recorder->lock);
