@@ -12,7 +12,8 @@ struct weir__ring *weir__ring_new(uint64_t bytes)
         return NULL;
     ring->capacity = bytes / sizeof(struct weir__event);
     size_t len = (size_t)ring->capacity * sizeof(struct weir__event);
-    /* Mapped, so that pages which are never reached cost nothing; and a forked child, which cannot use Weir, need not have them. */
+    /* Use mmap(), so that pages without events take no memory, and so that the child of a fork, which cannot use Weir, does not get a
+       copy. */
     void *words = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (words == MAP_FAILED) {
         free(ring);
@@ -30,7 +31,7 @@ void weir__ring_free(struct weir__ring *ring)
     free(ring);
 }
 
-/* The number of the oldest event that the writer is not overwriting at this moment. */
+/* Returns the number of the oldest event that is whole. The writer may be overwriting the event before it at this moment. */
 static uint64_t first_whole(const struct weir__ring *ring, uint64_t head)
 {
     return head >= ring->capacity ? head - ring->capacity + 1 : 0;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ring.h - the last events of one thread, in memory.
+ * ring.h - a ring buffer with the newest events of one thread.
  *
- * Owned by its recorder, written by one thread at a time, read by any thread at any time. Writing takes no lock and never waits: the newest
- * event takes the place of the oldest. Each reader has a position of its own, and is told how many events were overwritten before it came.
- * A reader looks at `head` again after it has copied events, and drops those that the writer may have overwritten meanwhile.
+ * A ring belongs to its recorder. One thread at a time writes to it; any thread may read it at any time. Writing takes no lock and never
+ * waits: the newest event overwrites the oldest. Each reader has a position of its own, and learns how many events were overwritten before
+ * it could read them. After copying events a reader looks at `head` again, and drops the copies that the writer may have overwritten during
+ * the copying.
  */
 #ifndef WEIR_LIB_RING_H
 #define WEIR_LIB_RING_H
@@ -16,14 +17,14 @@
 
 #include "lib/record/kind.h"
 
-/* Seven words: 56 bytes. */
+/* One event: seven words, 56 bytes. doc/trace.md says what the fields of each kind mean. */
 struct weir__event {
     uint64_t time; /* nanoseconds of the recorder's clock */
-    uint64_t address, size; /* an event that concerns no block has a and b here */
-    uint64_t stream;        /* the handle */
-    uint64_t order;         /* 22 bits of the thread above, 42 of the order below */
-    uint64_t after;         /* a cached call, whose order counts in its stream: the weir's last order before it; `held`: b; others: 0 */
-    uint64_t what;          /* 8 bits of the kind, 8 of the size class (of `held`, a), 16 of the pool, 32 of the origin */
+    uint64_t address, size; /* of the block; an event without a block has the figures a and b here */
+    uint64_t stream;        /* the stream's handle */
+    uint64_t order;         /* the thread's number in the upper 22 bits, the order number in the lower 42 */
+    uint64_t after;         /* kinds `serve` and `keep`: the last order number of the weir before this event; kind `held`: b; others: 0 */
+    uint64_t what;          /* from the lowest bit: kind (8 bits), size class (8; kind `held`: a), pool (16), origin (32) */
 };
 
 #define WEIR__EVENT_WORDS (sizeof(struct weir__event) / sizeof(uint64_t))
@@ -66,20 +67,20 @@ static inline unsigned weir__event_thread(const struct weir__event *event)
 
 struct weir__ring {
     struct weir__ring *next;     /* in the recorder's list, which the recorder's lock guards */
-    _Atomic uint64_t *words;     /* the events, in pages that a forked child does not have */
-    uint64_t capacity;           /* events */
-    _Atomic uint64_t *end;       /* behind the last word */
-    _Atomic uint64_t *slot;      /* where the next event goes; only the writer uses this and `thread` */
-    uint64_t thread;
+    _Atomic uint64_t *words;     /* the events, in pages that the child of a fork does not inherit */
+    uint64_t capacity;           /* the number of events that fit */
+    _Atomic uint64_t *end;       /* the address behind the last word */
+    _Atomic uint64_t *slot;      /* the place of the next event; used by the writing thread only, as is `thread` */
+    uint64_t thread;             /* the number of the writing thread */
     _Atomic uint64_t head;       /* how many events were ever written */
 };
 
-/* Makes a ring with room for so many bytes of events. NULL: no host memory. */
+/* Makes a ring with room for `bytes` bytes of events. Returns NULL if host memory runs out. */
 struct weir__ring *weir__ring_new(uint64_t bytes);
 void weir__ring_free(struct weir__ring *ring);
 
-/* Writes an event, with the ring's thread as its own. Each store releases, so that a reader that sees a word of this event also sees the
-   value that `head` had before it. */
+/* Writes an event, and adds the number of the ring's thread to it. Each store has release order, so a reader that sees a word of this event
+   also sees the value of `head` before this event, and knows by it that the slot's former event is overwritten. */
 static inline void weir__ring_write(struct weir__ring *ring, const struct weir__event *event)
 {
     _Atomic uint64_t *slot = ring->slot;
@@ -97,8 +98,9 @@ static inline void weir__ring_write(struct weir__ring *ring, const struct weir__
 }
 
 /*
- * Copies events from *position on, `max` at most, and moves *position behind them. *lost grows by the events that were overwritten before
- * they could be copied. Returns how many were copied; 0: there are no more, or the writer overwrote all that were copied.
+ * Copies the events from number *position on, `max` at most, and advances *position behind them. Adds to *lost the number of events that
+ * were overwritten before they could be copied. Returns the number of events copied, 0 if there are no more or if the writer has
+ * overwritten all of them.
  */
 size_t weir__ring_read(const struct weir__ring *ring, uint64_t *position, struct weir__event *events, size_t max, uint64_t *lost);
 

@@ -11,44 +11,46 @@
 #include "lib/record/interpreter.h"
 
 #define WORD sizeof(uint64_t)
-#define FIRST_SLOTS 1024  /* of the first table, a power of two */
-#define LEAST_COUNT 64    /* entries */
-#define LEAST_BYTES 16384 /* of their words */
-#define PLACE_WORDS 3     /* of a place, with that before it */
+#define FIRST_SLOTS 1024  /* slots of the first hash table, a power of two */
+#define LEAST_COUNT 64    /* the least number of entries for which room is reserved, */
+#define LEAST_BYTES 16384 /* and the least bytes of the entries' words */
+#define PLACE_WORDS 3     /* words of the entry of a place: the entry's first word and two more */
 #define FRAME_WORDS_MAX ((WORD + WEIR__FRAME_FUNCTION_MAX + 1 + WEIR__FRAME_FILE_MAX + 1 + WORD - 1) / WORD)
 _Static_assert(FRAME_WORDS_MAX <= UINT8_MAX && WEIR__STACK_MAX <= UINT8_MAX, "the words of an entry fit into its first word");
 
-/* Open addressing: a slot has the hash of an entry in its upper half and the entry's number in its lower half, or is 0. Half are empty. */
+/* A hash table with open addressing. A slot is 0 if it is empty; otherwise its upper half is the hash of an entry and its lower half the
+   entry's number. At least half of the slots are empty. */
 struct table {
     uint32_t mask; /* slots - 1 */
     _Atomic uint64_t slots[];
 };
 
 /*
- * A set of runs of words, each kept once, under a number. An entry is one word with its hash and its length, then its words. Hash tables
- * lie one behind the other, each twice as large as the one before, and with its entries too; a thread that still looks into an older table
- * may miss an entry, and looks again under the lock.
+ * A set of sequences of words. Each distinct sequence is stored once, as an entry with a number: one word with the hash and the length,
+ * then the sequence. When a hash table is half full, a table of twice the size replaces it, with the same entries. The old table remains,
+ * since other threads may be reading it; such a thread can miss a new entry, and then looks again under the lock.
  */
 struct interned {
-    _Atomic(struct table *) table; /* the last one. Changed under `lock` */
-    _Atomic uint32_t count;        /* the highest number. Changed under `lock`, once its entry is whole */
-    uint32_t max;
-    uint32_t *starts;       /* [number]: the entry's place in `words`; written under `lock`, before `count` or a slot names it */
-    uint64_t *words;        /* likewise */
-    size_t used, max_words; /* `used` is guarded by `lock` */
-    char *next_table;       /* where the next table begins. Guarded by `lock` */
-    void *memory;           /* starts, words, tables: one mapping */
-    size_t bytes;
+    _Atomic(struct table *) table; /* the newest table. Changed under `lock` */
+    _Atomic uint32_t count;        /* the highest number in use. Changed under `lock`, after the entry is complete */
+    uint32_t max;                  /* the highest number possible */
+    /* starts[number] is the index of the entry in `words`. Both are written under `lock`, before other threads can see the number. */
+    uint32_t *starts;
+    uint64_t *words;
+    size_t used, max_words; /* words in use, guarded by `lock`, and the number of words */
+    char *next_table;       /* the address for the next table. Guarded by `lock` */
+    void *memory;           /* one mapping for the tables, `starts` and `words` */
+    size_t bytes;           /* the size of that mapping */
     weir__spin lock;
-    atomic_bool is_full; /* an entry found no room: later ones need not take the lock. Set under `lock` */
-    atomic_uint_fast64_t lost;
+    atomic_bool is_full; /* there was no room for an entry, so other threads need not take the lock to add one. Set under `lock` */
+    atomic_uint_fast64_t lost; /* entries that could not be added */
 };
 
 struct weir__stacks {
     struct interned stacks;
     struct interned frames;
-    struct interned places;          /* two words each */
-    _Atomic uint32_t *place_frames;  /* the frame of each place; 0: it is not written yet */
+    struct interned places;          /* a place is two words: code and position */
+    _Atomic uint32_t *place_frames;  /* the number of each place's frame; 0: the thread that added the place has not written it yet */
 };
 
 static size_t table_bytes(uint32_t slots)
@@ -64,7 +66,8 @@ static uint32_t slots_for(uint32_t count)
     return slots;
 }
 
-/* The memory is zero, and so is an empty table. */
+/* Makes a table with `slots` slots that has the entries of the present table, and replaces the present table by it. The memory of a new
+   table is zero already. */
 static void start_table(struct interned *interned, uint32_t slots)
 {
     struct table *table = (struct table *)interned->next_table;
@@ -115,7 +118,7 @@ static bool open_interned(struct interned *interned, size_t bytes, uint32_t coun
     return true;
 }
 
-/* Two lanes, so that one multiplication need not wait for the one before. */
+/* Hashes the words in two independent lanes, so that the processor can do two multiplications at the same time. */
 static uint32_t hash_words(const uint64_t *words, size_t count)
 {
     const uint64_t factor = UINT64_C(0x9E3779B97F4A7C15);
@@ -142,7 +145,7 @@ static uint64_t *entry_of(const struct interned *interned, uint32_t id)
     return interned->words + interned->starts[id];
 }
 
-/* The number of the entry, 0 if the table does not have it; *at is then the slot that it would have. */
+/* Returns the number of the entry with these words. If the table does not have the entry, returns 0, and *at is the slot for it. */
 static uint32_t look_up(const struct interned *interned, const struct table *table, uint32_t hash, const uint64_t *words, size_t count,
                         uint32_t *at)
 {
@@ -159,7 +162,7 @@ static uint32_t look_up(const struct interned *interned, const struct table *tab
     }
 }
 
-/* Called with the lock. 0: there is no room. */
+/* Stores a new entry and returns its number, or 0 if there is no room. The caller holds the lock. */
 static uint32_t append(struct interned *interned, uint32_t hash, const uint64_t *words, size_t count)
 {
     uint32_t id = atomic_load_explicit(&interned->count, memory_order_relaxed) + 1;
@@ -259,7 +262,8 @@ uint32_t weir__stacks_here(struct weir__stacks *stacks)
     return weir__stacks_add(stacks, elements, count);
 }
 
-/* A frame's words: its line and the length of its function, then both names with a NUL each, then zeros. */
+/* The words of a frame are the line and the length of the function's name in the first word, then the two names, each with a terminating
+   zero, and zeros up to the end of the last word. */
 uint32_t weir__stacks_frame(struct weir__stacks *stacks, const char *function, const char *file, uint32_t line)
 {
     uint64_t words[FRAME_WORDS_MAX];
@@ -295,7 +299,7 @@ bool weir__stacks_takes_places(const struct weir__stacks *stacks)
            atomic_load_explicit(&stacks->places.count, memory_order_relaxed) < stacks->places.max;
 }
 
-/* Two threads may add one place, with the same frame. */
+/* If two threads add the same place at the same time, both write the same frame. */
 void weir__stacks_add_place(struct weir__stacks *stacks, uint64_t code, uint64_t position, uint32_t frame)
 {
     const uint64_t words[] = {code, position};
@@ -304,7 +308,7 @@ void weir__stacks_add_place(struct weir__stacks *stacks, uint64_t code, uint64_t
         atomic_store_explicit(&stacks->place_frames[id], frame, memory_order_release);
 }
 
-/* The words of that number, or NULL. */
+/* Returns the words of the entry with that number and sets *count to their number, or returns NULL. */
 static const uint64_t *words_of(const struct interned *interned, uint32_t id, unsigned *count)
 {
     if (id == 0 || id > atomic_load_explicit(&interned->count, memory_order_acquire))
