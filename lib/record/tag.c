@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The tags of this thread, the last one in force. */
+/* The tags that this thread has pushed, the newest last. Of each recorder the newest tag is in force. */
 static __thread struct weir__pushed_tag pushed[WEIR__TAG_DEPTH];
 static __thread unsigned pushed_count;
 
@@ -29,14 +29,14 @@ struct weir__tag *weir__tags_get(const struct weir__tags *tags, unsigned number)
                : NULL;
 }
 
-/* The number of the link's tag, if that has the name. */
+/* Returns the number of the tag to which the link belongs, or 0 if the tag has another name. */
 static unsigned number_if(const struct weir__link *link, const char *name)
 {
     const struct weir__tag *tag = WEIR__ITEM(link, const struct weir__tag, named);
     return strcmp(tag->name, name) == 0 ? tag->number : 0;
 }
 
-/* Called with the lock. */
+/* Returns the number of the tag with that name, or 0. The caller holds the lock. */
 static unsigned look(const struct weir__tags *tags, const char *name, uint64_t hash)
 {
     unsigned number = 0;
@@ -45,7 +45,8 @@ static unsigned look(const struct weir__tags *tags, const char *name, uint64_t h
     return number;
 }
 
-/* Called with the lock. The list itself is made with the first, as most programs have none. */
+/* Adds a tag and returns its number, or 0 if there are too many tags or host memory runs out. The caller holds the lock. The array of tags
+   is allocated with the first tag, since most programs use none. */
 static unsigned add(struct weir__tags *tags, const char *name, uint64_t hash)
 {
     unsigned count = atomic_load(&tags->count);
@@ -99,7 +100,7 @@ bool weir__tag_push(uint64_t recorder, unsigned number)
     return true;
 }
 
-/* Where the last one of that recorder stands; WEIR__TAG_DEPTH: nowhere. */
+/* Returns the index in `pushed` of the newest tag of that recorder, or WEIR__TAG_DEPTH if there is none. */
 static unsigned find_pushed(uint64_t recorder)
 {
     for (unsigned i = pushed_count; i--;)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tag.h - names that a thread gives to what it allocates, and what the blocks of each name come to.
+ * tag.h - tags: names that the program gives to blocks, and the bytes and blocks that each tag has. A thread pushes a tag, and from then
+ * until the thread pops the tag again, the tag is in force: all blocks that the thread allocates get it.
  *
- * The names and figures are a recorder's, and live as long as it does; which of them are in force is each thread's own. `lock` is a leaf
- * and guards the list and the table; figures are atomic.
+ * Tags and their figures belong to a recorder and exist as long as the recorder does. The stack of pushed tags is thread-local. `lock` is a
+ * leaf, and guards the array of tags and the table of names; the figures are atomic.
  */
 #ifndef WEIR_LIB_TAG_H
 #define WEIR_LIB_TAG_H
@@ -16,44 +17,46 @@
 #include "lib/base/spin.h"
 #include "lib/base/table.h"
 
-#define WEIR__TAGS_MAX 4095     /* of a recorder: 12 bits */
-#define WEIR__TAG_DEPTH 32      /* of a thread, over all recorders */
+#define WEIR__TAGS_MAX 4095     /* tags of a recorder; their numbers fit into 12 bits */
+#define WEIR__TAG_DEPTH 32      /* tags that a thread can have pushed, of all recorders together */
 #define WEIR__TAG_NAME_MAX 63   /* bytes */
 
 struct weir__tag {
-    struct weir__link named; /* in `names` */
+    struct weir__link named; /* in the table `names` */
     unsigned number;
     char name[WEIR__TAG_NAME_MAX + 1];
-    _Atomic int64_t live, blocks; /* that users have; below 0 for a moment, where another thread's free is counted first */
-    _Atomic int64_t live_high;
+    _Atomic int64_t live, blocks; /* live bytes and blocks; negative for a moment if a block's free is counted before its request */
+    _Atomic int64_t live_high;    /* the highest value of `live` so far */
 };
 
 struct weir__tags {
-    atomic_bool are_used;               /* some thread has pushed one */
+    atomic_bool are_used;               /* some thread has pushed a tag */
     _Atomic unsigned count;
-    struct weir__tag *_Atomic *tags;    /* WEIR__TAGS_MAX of them, from number 1 */
-    struct weir__table names;           /* of the same tags, by name */
+    struct weir__tag *_Atomic *tags;    /* tags[number], with numbers from 1 to WEIR__TAGS_MAX */
+    struct weir__table names;           /* the same tags by name */
     weir__spin lock;
 };
 
 void weir__tags_init(struct weir__tags *tags);
 void weir__tags_destroy(struct weir__tags *tags);
 
-/* The number of that name, which is made if it is new. 0: there are too many, or no host memory. */
+/* Finds or adds the tag with that name. Returns its number, or 0 if there are too many tags or host memory runs out. */
 unsigned weir__tags_find(struct weir__tags *tags, const char *name);
-/* NULL: there is none of that number. */
+/* Returns the tag with that number, or NULL. */
 struct weir__tag *weir__tags_get(const struct weir__tags *tags, unsigned number);
 
-/* A user got, or freed, a block of so many bytes. */
+/* Counts a block with that tag: `bytes` is its size if the program got the block, or minus its size if the program freed it. */
 void weir__tag_count(const struct weir__tags *tags, unsigned number, int64_t bytes);
 
-/* The thread's tags, of which the last one that was pushed for a recorder is in force there. false: there is no room for another. */
+/* Pushes a tag of the recorder for the calling thread: the tag is in force now. Returns false if WEIR__TAG_DEPTH tags are pushed
+   already. */
 bool weir__tag_push(uint64_t recorder, unsigned number);
-/* The tag that is in force; 0: none. */
+/* Returns the number of the recorder's tag that is in force, or 0. */
 unsigned weir__tag_current(uint64_t recorder);
-/* Takes the one in force off again. */
+/* Pops the recorder's tag that is in force. */
 void weir__tag_pop(uint64_t recorder);
-/* All of the thread's tags, to be copied and put in force in another thread of the process, in the place of that one's; NULL: none. */
+/* A copy of all tags that a thread has pushed. weir__tags_take() makes it; in another thread of the process weir__tags_use() replaces that
+   thread's tags by the copy, or by none if `stack` is NULL. */
 struct weir__tag_stack {
     unsigned count;
     struct weir__pushed_tag {
@@ -64,7 +67,7 @@ struct weir__tag_stack {
 void weir__tags_take(struct weir__tag_stack *stack);
 void weir__tags_use(const struct weir__tag_stack *stack);
 
-/* Takes off those of recorders that are no more, which nobody can pop. */
+/* Removes the calling thread's tags of recorders that do not exist any more, since nothing can pop them. */
 void weir__tags_drop(bool (*is_there)(uint64_t recorder));
 
 #endif

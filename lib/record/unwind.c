@@ -9,15 +9,15 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#define OWN_MAX 16       /* frames of Weir's own that are looked at and left out */
-#define OWN_FIRST 4      /* of them in this file, and of a sanitizer that stands before backtrace() */
-#define STARTUP_FRAMES 3 /* of the C library below main() and below a thread's function: those have no frame pointers as a rule */
-#define LEAST_COMPARED 2 /* frames that must be the same in both ways: one is in every stack */
+#define OWN_MAX 16       /* innermost frames that count_own() can remove as Weir's own */
+#define OWN_FIRST 4      /* the most of them that belong to this file, or to a sanitizer that intercepts backtrace() */
+#define STARTUP_FRAMES 3 /* outermost frames, of the C library, which call main() or a thread's function and mostly lack frame pointers */
+#define LEAST_COMPARED 2 /* frames that two ways must have in common to agree: a single one is the same in any two stacks */
 #define ROOM (WEIR__UNWIND_MAX + OWN_MAX)
 
 /*
- * On aarch64 a function may sign its return address. libunwind up to 1.8 follows such an address as it is: the stack ends there, or the
- * process with it. Frame pointers, which nearly all code has there, and backtrace() know of signatures.
+ * On aarch64 a function may sign its return address (pointer authentication). libunwind up to 1.8 uses a signed address as it is: the stack
+ * ends there, or the process crashes. The other two ways handle signed addresses, and nearly all code on aarch64 has frame pointers.
  */
 #if defined(__aarch64__)
 #define LIBUNWIND_IS_SAFE false
@@ -28,18 +28,19 @@
 static const char *const names[WEIR__UNWIND_WAYS] = {"none", "libunwind", "frame pointers", "backtrace"};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int (*unw_backtrace)(void **buffer, int size); /* written under `once`; NULL: there is no libunwind */
-static uintptr_t own_low, own_high;                   /* likewise: the code of the shared library that Weir is in, or nothing */
-static _Atomic enum weir__unwind_way chosen;          /* written once, behind all of the above */
+static int (*unw_backtrace)(void **buffer, int size); /* written under `once`; NULL if libunwind is not used */
+static uintptr_t own_low, own_high;                   /* written under `once`; the addresses of Weir's code, 0 if Weir is linked statically */
+static _Atomic enum weir__unwind_way chosen;          /* written once, after the variables above */
 
-/* What each thread knows of itself. */
+/* The state of each thread. */
 static __thread struct {
-    bool is_inside;
-    bool has_limits;
-    uintptr_t low, high; /* the bounds of its stack; 0 and 0: unknown */
+    bool is_inside;      /* the thread is unwinding: a nested call gets no frames */
+    bool has_limits;     /* find_limits() was called */
+    uintptr_t low, high; /* the bounds of the thread's stack; both 0 if they are unknown */
 } self;
 
-/* Finds the code of the shared library that this file is in; of the program itself nothing is noted. */
+/* A visitor for dl_iterate_phdr(). Sets own_low and own_high to the code of the shared library that contains this function. If the program
+   itself contains it, leaves them 0. */
 static int find_own(struct dl_phdr_info *info, size_t size, void *unused)
 {
     (void)size;
@@ -59,9 +60,9 @@ static int find_own(struct dl_phdr_info *info, size_t size, void *unused)
 }
 
 /*
- * Loads libunwind, which stays loaded, as threads have caches of it. In a set-user-ID program the loader looks in the system's folders
- * alone. Under the thread sanitizer libunwind is not used: it takes a lock when it frees the caches of a thread that ends, which the
- * sanitizer no longer knows then.
+ * Loads libunwind, if it is installed. It is never unloaded, since threads keep caches that belong to libunwind. In a set-user-ID program
+ * the loader searches only the system's directories, so loading is safe. Under the thread sanitizer libunwind is not used: when a thread
+ * ends, libunwind takes a lock to free the thread's caches, at a time when the sanitizer does not know the thread any more.
  */
 static void load(void)
 {
@@ -69,7 +70,8 @@ static void load(void)
     dl_iterate_phdr(find_own, NULL);
     if (!LIBUNWIND_IS_SAFE || dlsym(RTLD_DEFAULT, "__tsan_init"))
         return;
-    /* Into the program's namespace, whose code libunwind has to know, also if this library is in another one (LD_AUDIT). */
+    /* Load libunwind into the program's linker namespace, even if this library is in another one (LD_AUDIT): libunwind must know the
+       program's code. */
     void *library = dlmopen(LM_ID_BASE, "libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return;
@@ -78,7 +80,8 @@ static void load(void)
         unw_backtrace = NULL;
 }
 
-/* Asked once for each thread: for the first thread of a process the C library reads a file of /proc. */
+/* Finds the bounds of the calling thread's stack. Called once for each thread, since it is slow: for the main thread the C library reads a
+   file in /proc. */
 static void find_limits(void)
 {
     pthread_attr_t attributes;
@@ -94,19 +97,19 @@ static void find_limits(void)
     pthread_attr_destroy(&attributes);
 }
 
-/* The bits of a return address that processors with pointer authentication sign are no part of it. */
+/* Returns the address without the signature bits that pointer authentication puts into a return address. */
 static inline void *plain_address(uintptr_t pc)
 {
 #if defined(__aarch64__)
     register uintptr_t link __asm__("x30") = pc;
-    __asm__("hint #7" : "+r"(link)); /* xpaclri, which older processors pass over */
+    __asm__("hint #7" : "+r"(link)); /* the instruction xpaclri, which older processors execute as a no-op */
     return (void *)link;
 #else
     return (void *)pc;
 #endif
 }
 
-/* The words belong to other functions, which sanitizers do not expect to be read. */
+/* Sanitizers are off here, since the function reads words in the stack frames of other functions. */
 __attribute__((no_sanitize_address)) __attribute__((no_sanitize_thread)) unsigned
 weir__unwind_follow(uintptr_t frame, uintptr_t low, uintptr_t high, void **pcs, unsigned max)
 {
@@ -124,7 +127,8 @@ weir__unwind_follow(uintptr_t frame, uintptr_t low, uintptr_t high, void **pcs, 
     return count;
 }
 
-/* In the caller, which has a frame pointer therefore. A stack that is not the thread's, a coroutine's, gives the caller's frame alone. */
+/* Follows the frame pointers of the calling thread. The function is inlined into its caller, which gets a frame pointer by that. On a stack
+   other than the thread's own, such as a coroutine's, it finds only the caller's frame. */
 static inline __attribute__((always_inline)) unsigned follow_frames(void **pcs, unsigned max)
 {
 #if defined(__x86_64__) || defined(__aarch64__)
@@ -154,7 +158,8 @@ bool weir__unwind_agree(void *const *frames, unsigned frame_count, void *const *
     return true;
 }
 
-/* Where something in between was built without frame pointers, what stands in their place leads anywhere. In the caller, as above. */
+/* Returns whether the calling thread's stack has frame pointers throughout: whether they give the same frames as backtrace(). If a function
+   in between was built without them, the chain goes astray. Inlined into the caller, as follow_frames() is. */
 static inline __attribute__((always_inline)) bool has_frame_pointers(void)
 {
     void *frames[ROOM], *all[ROOM];
@@ -175,7 +180,7 @@ bool weir__unwind_can(enum weir__unwind_way way)
     return can;
 }
 
-/* backtrace() loads a library when it is called first, which looking for frame pointers does here. */
+/* The first call of backtrace() loads a library. has_frame_pointers() makes that call here, so that no allocation has to. */
 void weir__unwind_prepare(void)
 {
     enum weir__unwind_way none = WEIR__UNWIND_NONE, way = WEIR__UNWIND_LIBUNWIND;
@@ -194,7 +199,8 @@ const char *weir__unwind_way(void)
     return names[atomic_load_explicit(&chosen, memory_order_acquire)];
 }
 
-/* How many frames from the innermost are Weir's: those up to the return address `caller`, then those in the library. */
+/* Returns how many of the innermost frames are Weir's own: first the frames of this file, which end with the return address `caller`, then
+   the frames in Weir's shared library. */
 static inline unsigned count_own(void *const *raw, unsigned count, const void *caller)
 {
     unsigned own = 0;
@@ -207,7 +213,8 @@ static inline unsigned count_own(void *const *raw, unsigned count, const void *c
     return own;
 }
 
-/* Its return address is what count_own() looks for, so that it does not become a part of its caller. */
+/* Unwinds by the given way and removes Weir's own frames. The function is inlined into weir__unwind() and weir__unwind_by(), whose return
+   address count_own() looks for; these two are not inlined. */
 static inline __attribute__((always_inline)) unsigned unwind(enum weir__unwind_way way, uintptr_t *pcs, unsigned max)
 {
     void *raw[ROOM];

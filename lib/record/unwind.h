@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * unwind.h - the return addresses of the calling thread, fast enough for every allocation.
+ * unwind.h - unwinds the calling thread's stack, fast enough for every allocation.
  *
- * There are three ways, of which the process chooses one, once: libunwind, which keeps what it knows of each function and is loaded by
- * name, since a program that links it gets its backtrace() and _Unwind_*() in the place of the host's; frame pointers, where the first
- * stack has them all; backtrace(), which is always there and slow. On aarch64 libunwind is no such way.
+ * There are three ways, and the process chooses one of them once:
+ * - libunwind, which caches how to unwind each function. It is loaded at run time: in a program that links libunwind, libunwind's
+ * backtrace()
+ *   and _Unwind_*() functions would replace those of the C library and the compiler. Not on aarch64.
+ * - Frame pointers, if all frames of the first stack have them.
+ * - backtrace() of the C library, which always works and is slow.
  *
- * No locks of its own. The C library's loader takes one in all three, so callers hold none of Weir's. A thread that comes back here from
- * within, through an allocator that was hooked, gets no frames.
+ * This file has no lock, but all three ways may take the lock of the C library's loader, so callers hold no lock of Weir. A nested call,
+ * which happens if unwinding allocates memory through a hooked allocator, gets no frames.
  */
 #ifndef WEIR_RECORD_UNWIND_H
 #define WEIR_RECORD_UNWIND_H
@@ -15,40 +18,42 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WEIR__UNWIND_MAX 64 /* frames of a stack; those further out are left out */
+#define WEIR__UNWIND_MAX 64 /* frames of a stack; a deeper stack loses its outermost ones */
 
 enum weir__unwind_way {
-    WEIR__UNWIND_NONE, /* nothing was chosen yet */
+    WEIR__UNWIND_NONE, /* no way was chosen yet */
     WEIR__UNWIND_LIBUNWIND,
     WEIR__UNWIND_FRAME_POINTERS,
     WEIR__UNWIND_BACKTRACE,
     WEIR__UNWIND_WAYS,
 };
 
-/* Chooses the way and warms it: it takes up to a millisecond. Before that every stack is empty. libunwind keeps a pipe, two descriptors,
- * open. */
+/* Chooses the way, and fills its caches, which takes up to a millisecond. Until then all stacks are empty. libunwind keeps two descriptors
+   of a pipe open. */
 void weir__unwind_prepare(void);
-/* The name of the chosen way: "libunwind", "frame pointers", "backtrace"; "none" before it was chosen. */
+/* Returns the name of the chosen way: "libunwind", "frame pointers" or "backtrace"; "none" if no way was chosen yet. */
 const char *weir__unwind_way(void);
 
 /*
- * Writes up to `max` return addresses, the innermost first, and returns how many. The first is that of the caller's own call, or where Weir
- * is a shared library, that of the call into it.
+ * Unwinds by the given way: writes up to `max` return addresses, the innermost first, and returns their number. Weir's own frames are left
+ * out: if Weir is a shared library, the first address is that of the program's call into Weir, otherwise that of the caller's call.
  */
 unsigned weir__unwind_by(enum weir__unwind_way way, uintptr_t *pcs, unsigned max);
-/* By the way that was chosen. */
+/* weir__unwind_by() with the chosen way. */
 unsigned weir__unwind(uintptr_t *pcs, unsigned max);
 
-/* Whether that way works in this process, and for frame pointers, in the calling thread's stack. */
+/* Returns whether that way works in this process; for frame pointers, whether it works for the calling thread's present stack. */
 bool weir__unwind_can(enum weir__unwind_way way);
 
 /*
- * Follows frame pointers from `frame`, the address of a saved frame pointer with a return address above it. Reads nothing outside of
- * [low, high), and stops where frames do not lie one above the other.
+ * Follows the chain of frame pointers that begins at `frame`, where a saved frame pointer lies with a return address above it. Writes up to
+ * `max` return addresses to `pcs` and returns their number. Reads only addresses from `low` to below `high`, and stops at a frame that does
+ * not lie above the frame before it.
  */
 unsigned weir__unwind_follow(uintptr_t frame, uintptr_t low, uintptr_t high, void **pcs, unsigned max);
 
-/* Whether `frames`, which frame pointers gave, has the frames of `all` but for the outermost few, which are the C library's. */
+/* Returns whether `frames`, found by frame pointers, are the same as the frames `all`, found by backtrace(). The outermost few of `all`,
+   which belong to the C library, may be missing. */
 bool weir__unwind_agree(void *const *frames, unsigned frame_count, void *const *all, unsigned all_count);
 
 #endif
