@@ -29,7 +29,7 @@ static const char *const names[WEIR__UNWIND_WAYS] = {"none", "libunwind", "frame
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int (*unw_backtrace)(void **buffer, int size); /* written under `once`; NULL if libunwind is not used */
-static uintptr_t own_low, own_high;                   /* written under `once`; the addresses of Weir's code, 0 if Weir is linked statically */
+static uintptr_t own_low, own_high;                   /* written under `once`; where Weir's code lies, 0 if Weir is linked statically */
 static _Atomic enum weir__unwind_way chosen;          /* written once, after the variables above */
 
 /* The state of each thread. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* block.h - the bytes of a trace: numbers, strings and blocks as doc/trace.md has them. Pure; a buffer is its owner's. */
+/* block.h - writes the parts of a trace file: numbers, strings and blocks, in the format of doc/trace.md. Pure functions; the caller owns
+   all buffers. */
 #ifndef WEIR_LIB_TRACE_BLOCK_H
 #define WEIR_LIB_TRACE_BLOCK_H
 
@@ -15,7 +16,7 @@
 
 enum weir__trace_block { WEIR__TRACE_BLOCK_HEAD = 1, WEIR__TRACE_BLOCK_EVENTS = 2, WEIR__TRACE_BLOCK_END = 3 };
 
-/* Content on its way. What does not fit is left out, and `is_full` says so. */
+/* The content of a block that is being made. A put that does not fit adds nothing and sets `is_full`. */
 struct weir__trace_bytes {
     uint8_t *bytes;
     size_t len, room;
@@ -24,7 +25,7 @@ struct weir__trace_bytes {
 
 void weir__trace_put(struct weir__trace_bytes *out, const void *bytes, size_t len);
 void weir__trace_put_long(struct weir__trace_bytes *out, uint64_t number);
-/* Most numbers of an event are below 128. */
+/* Puts a varint. Inline, since most numbers of an event are below 128 and take one byte. */
 static inline void weir__trace_put_number(struct weir__trace_bytes *out, uint64_t number)
 {
     if (number < 0x80 && out->len < out->room && !out->is_full)
@@ -36,17 +37,19 @@ static inline void weir__trace_put_signed(struct weir__trace_bytes *out, uint64_
 {
     weir__trace_put_number(out, difference << 1 ^ (0 - (difference >> 63)));
 }
-/* Of longer ones than `most` bytes the end is left out. */
+/* Puts a string, of which at most the first `most` bytes are written. */
 void weir__trace_put_string(struct weir__trace_bytes *out, const char *text, size_t most);
 
-/* The first bytes of a file. */
+/* Writes the first bytes of a file. */
 void weir__trace_file_header(uint8_t header[static WEIR__TRACE_FILE_HEADER]);
 
-/* The most bytes that a block of so much content takes. */
+/* Returns the largest possible size of a block with `len` bytes of content. */
 size_t weir__trace_block_bound(size_t len);
-/* Writes a block to `out`, which has weir__trace_block_bound(len) bytes. Returns how many it took. */
+/* Compresses the content if that makes it shorter, and writes the block to `out`, which has room for weir__trace_block_bound(len) bytes.
+   Returns the size of the block. */
 size_t weir__trace_block_write(enum weir__trace_block kind, const uint8_t *content, size_t len, uint8_t *out);
 
+/* Returns the CRC32C of the bytes. `before` is the CRC32C of the bytes before them, or 0. */
 uint32_t weir__trace_crc(uint32_t before, const uint8_t *bytes, size_t len);
 
 #endif

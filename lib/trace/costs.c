@@ -48,7 +48,8 @@ int weir__costs_open_folder(const char *path)
     return fd;
 }
 
-/* What is not absolute is no place, as the XDG base directory specification says. */
+/* Opens the cache directory of Weir. Returns a descriptor or -1. Relative paths in the environment variables are ignored, as the XDG base
+   directory specification demands. */
 static int open_cache(void)
 {
     char path[PATH_MAX];
@@ -68,7 +69,7 @@ static bool is_text(const char *bytes, size_t len)
     return len > 0;
 }
 
-/* Of a pipe or a device there is nothing to read, and nothing to wait for. */
+/* Returns the text of the file, or NULL. Only a regular file of this user's is read: reading a pipe or a device could block. */
 static char *read_table(int fd)
 {
     struct stat status;

@@ -6,9 +6,9 @@
 
 #include "lib/base/class.h"
 
-#define STACKS (UINT32_C(1) << 20) /* how many stacks an origin can name */
+#define STACKS (UINT32_C(1) << 20) /* the number of different stacks that an origin (ring.h) can name */
 
-/* Begins a block of definitions: its thread, time and losses are 0. */
+/* Begins a block of definitions. In such a block the thread, the base time and the number of lost events are 0. */
 static void begin_definitions(struct weir__trace_bytes *definitions)
 {
     static const uint8_t begin[WEIR__TRACE_DEFINITIONS_BEGIN] = {0};
@@ -60,7 +60,7 @@ void weir__trace_source_destroy(struct weir__trace_source *source)
 
 /* Definitions -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Begins a definition. There is room for any in a block that is not full. */
+/* Begins a definition, after writing the block of definitions if it is full. Any definition fits into a block that is not full. */
 static struct weir__trace_bytes *define(struct weir__trace_encoder *encoder, enum weir__trace_definition code)
 {
     if (encoder->definitions.len >= WEIR__TRACE_SOURCE_FULL)
@@ -69,7 +69,8 @@ static struct weir__trace_bytes *define(struct weir__trace_encoder *encoder, enu
     return &encoder->definitions;
 }
 
-/* Code that was loaded since. It stands before the stacks that go through it. */
+/* If objects were loaded or unloaded since the last time, defines all modules of the process again. The modules are defined before the
+   stacks whose addresses lie in them. */
 static void define_modules(struct weir__trace_encoder *encoder)
 {
     if (!weir__modules_read(&encoder->modules))
@@ -95,7 +96,7 @@ static void define_pools(struct weir__trace_encoder *encoder, unsigned wanted)
         weir__trace_put_number(out, (uint64_t)pool.device);
         weir__trace_put_number(out, pool.flags);
         weir__trace_put_string(out, pool.name, WEIR__TRACE_STRING_MAX);
-        /* Whose memory an unaware program's is, as torch's, shows in what it has loaded. */
+        /* A reader finds out from the loaded modules what allocated the memory of an unaware program (doc/trace.md), for example torch. */
         if (pool.flags & WEIR__POOL_IS_UNAWARE)
             define_modules(encoder);
     }
@@ -123,7 +124,7 @@ static void define_frames(struct weir__trace_encoder *encoder, const struct weir
     }
 }
 
-/* Returns the number, or 0 where nobody knows the stack. */
+/* Defines the stack, unless it is defined already. Returns its number, or 0 if the recorder does not have the stack. */
 static uint32_t define_stack(struct weir__trace_encoder *encoder, uint32_t number)
 {
     const struct weir__stacks *stacks = atomic_load_explicit(&encoder->recorder->stacks, memory_order_acquire);
@@ -164,7 +165,8 @@ void weir__trace_source_begin(struct weir__trace_source *source, const struct we
                               const struct weir__event *first, uint64_t lost)
 {
     uint64_t time = since_start(encoder, first->time);
-    /* A coarse time may be a little before the exact one with which the thread's last block ended. */
+    /* The event's time may come from the coarse clock, and be a little earlier than the exact time with which the thread's last block
+       ended. */
     bool is_before = weir__event_thread(first) == source->thread && time < source->coder.time;
     source->thread = weir__event_thread(first);
     source->events = 0;
@@ -199,7 +201,8 @@ static void put_event(struct weir__trace_source *source, struct weir__trace_enco
 
 /* Events with a name ------------------------------------------------------------------------------------------------------------------- */
 
-/* The name is whole, or the rest of it was overwritten. */
+/* Defines the name that the source has collected, if any, and puts the event that bears the name. If parts of the name were overwritten in
+   the ring, the name is shorter. */
 static void put_named(struct weir__trace_source *source, struct weir__trace_encoder *encoder)
 {
     if (!source->named.want)
@@ -213,7 +216,7 @@ static void put_named(struct weir__trace_source *source, struct weir__trace_enco
     put_event(source, encoder, &source->named.event);
 }
 
-/* The part of a name that an event has. */
+/* Appends the part of the name that the event holds. */
 static void take_part(struct weir__trace_source *source, const struct weir__event *event)
 {
     const uint64_t words[WEIR__NAME_PART / sizeof(uint64_t)] = {event->address, event->size, event->stream};

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * encode.h - events of a recorder as the records of a trace, with the definitions that they need.
+ * encode.h - turns a recorder's events into the records of a trace file (doc/trace.md), and adds the definitions (of pools, tags, names,
+ * stacks, modules, frames) that the records refer to.
  *
- * An encoder belongs to one file, and knows what is defined there; a source is the block of one recorded thread, under way. One thread at a
- * time uses both.
+ * An encoder belongs to one file, and knows which definitions the file has. A source collects the events of one recorded thread into a
+ * block. One thread at a time uses an encoder and its sources.
  */
 #ifndef WEIR_LIB_TRACE_ENCODE_H
 #define WEIR_LIB_TRACE_ENCODE_H
@@ -12,59 +13,60 @@
 #include "lib/record/recorder.h"
 #include "lib/trace/record.h"
 
-#define WEIR__TRACE_DEFINITIONS_BEGIN 3 /* bytes before the first one */
+#define WEIR__TRACE_DEFINITIONS_BEGIN 3 /* bytes before the first definition of a block: thread, time and lost events, all 0 */
 
 struct weir__trace_encoder {
     struct weir__recorder *recorder;
-    struct weir__trace_bytes definitions; /* that are not written yet: a block that goes before all blocks of events under way */
+    struct weir__trace_bytes definitions; /* a block of definitions that is not written yet; it must be written before any events */
     void (*write)(void *data, const struct weir__trace_bytes *content);
     void *data;
-    unsigned pools, tags;  /* how many of each are defined */
-    uint64_t names;        /* the last id of a name */
-    uint32_t frames;       /* of an interpreter: how many are defined */
-    uint8_t *stacks;       /* a bit for each that is defined */
+    unsigned pools, tags;  /* the number of pools and tags that are defined */
+    uint64_t names;        /* the id of the last name that was defined */
+    uint32_t frames;       /* the number of interpreters' frames that are defined */
+    uint8_t *stacks;       /* one bit for each stack, set if the stack is defined */
     struct weir__modules modules;
-    uint64_t module_id;    /* the last one */
+    uint64_t module_id;    /* the id of the last module that was defined */
 };
 
-/* A block of one thread on its way. */
+/* A block with the events of one thread that is being made. */
 struct weir__trace_source {
     struct weir__trace_coder coder;
     unsigned thread;
-    uint64_t events; /* in this block */
-    /* An event whose name stands in the next ones. want: bytes of it; 0: there is no such event. */
+    uint64_t events; /* the number of events in this block */
+    /* An event whose name is still being collected from the events after it. */
     struct {
         struct weir__event event;
         char name[WEIR__NAME_MAX + 1];
-        size_t len, want;
+        size_t len, want; /* bytes collected, and the length of the name; want is 0 if there is no such event */
     } named;
 };
 
-/* write: is called, with data, for each block of definitions. false: no host memory. Destroy it also then. */
+/* Prepares an encoder. It calls write() with `data` for each block of definitions. Returns false if host memory runs out. Destroy the
+   encoder in either case. */
 bool weir__trace_encoder_init(struct weir__trace_encoder *encoder, struct weir__recorder *recorder,
                               void (*write)(void *data, const struct weir__trace_bytes *content), void *data);
 void weir__trace_encoder_destroy(struct weir__trace_encoder *encoder);
 
-/* false: no host memory. */
+/* Returns false if host memory runs out. */
 bool weir__trace_source_init(struct weir__trace_source *source);
 void weir__trace_source_destroy(struct weir__trace_source *source);
 
-/* Writes the definitions that are not written yet. To be called before each block of events is written. */
+/* Writes the definitions that are not written yet. Call it before you write a block of events. */
 void weir__trace_definitions_flush(struct weir__trace_encoder *encoder);
 
-/* Begins a block of the thread whose next event is this one, of which so many were lost before it. */
+/* Begins a block for the thread of the event `first`. lost: the number of the thread's events that were lost right before `first`. */
 void weir__trace_source_begin(struct weir__trace_source *source, const struct weir__trace_encoder *encoder,
                               const struct weir__event *first, uint64_t lost);
-/* Appends an event of that thread. */
+/* Adds an event of that thread to the block. */
 void weir__trace_source_add(struct weir__trace_source *source, struct weir__trace_encoder *encoder, const struct weir__event *event);
-/* No more comes. */
+/* Ends the block: puts an event whose name is still being collected. */
 void weir__trace_source_end(struct weir__trace_source *source, struct weir__trace_encoder *encoder);
-/* Whether the block is to be written before the next event. */
+/* Returns whether the block should be written before the next event is added. */
 static inline bool trace_source_is_full(const struct weir__trace_source *source)
 {
     return source->coder.content.len >= WEIR__TRACE_SOURCE_FULL;
 }
-/* Whether it ends within a name, so that the next event goes into the same block. */
+/* Returns whether parts of a name are still missing, so that the next event must go into the same block. */
 static inline bool trace_source_is_within(const struct weir__trace_source *source)
 {
     return source->named.len < source->named.want;
