@@ -13,17 +13,17 @@
 
 struct weir__trace_files {
     pthread_mutex_t lock;
-    char directory[POLICY_FILE_NAME_MAX + 1]; /* of dumps; "": there are none */
-    unsigned dumps;
-    bool is_dumping;     /* somebody begins one */
-    char *policy;        /* its values, a line each */
-    struct weir__trace *whole; /* record.file; of the opener and the closer alone, as are the next two */
+    char directory[POLICY_FILE_NAME_MAX + 1]; /* the directory for dumps; "" if no dumps are written */
+    unsigned dumps;      /* the number of the last dump */
+    bool is_dumping;     /* a thread is about to begin a dump */
+    char *policy;        /* the policy's values, one on each line */
+    struct weir__trace *whole; /* the trace of record.file, or NULL. Only opening and closing the weir use this and the next two */
     struct weir__trace_place whole_file;
-    bool must_drop;            /* it goes once it is ended */
-    struct weir__trace *dump;  /* the last one */
+    bool must_drop;            /* remove the file of `whole` when the trace has ended */
+    struct weir__trace *dump;  /* the last dump, or NULL */
 };
 
-/* Begins a trace in a new file, which is not left behind if that fails. */
+/* Begins a trace in a new file. If that fails, removes the file, and returns the status with the error filled. */
 static weir_status begin(weir *w, const char *name, enum weir__trace_span span, const char *reason, weir_error *error,
                          struct weir__trace_place *file, struct weir__trace **trace)
 {
@@ -39,7 +39,7 @@ static weir_status begin(weir *w, const char *name, enum weir__trace_span span, 
 
 /* What the policy asks for ------------------------------------------------------------------------------------------------------------- */
 
-/* Values on their way. text NULL: only their bytes are counted. */
+/* The text of the policy's values while it is being made. With text NULL only its length is computed. */
 struct values {
     char *text;
     size_t len;
@@ -54,7 +54,7 @@ static void add_value(const struct policy_value *value, void *data)
         sprintf(at, "%s: %s\n", value->path, value->text);
 }
 
-/* NULL: no host memory. */
+/* Returns the policy's values as text, one on each line, or NULL if host memory runs out. */
 static char *describe(const struct policy *policy)
 {
     struct values values = {.len = 0};
@@ -149,8 +149,8 @@ void weir__trace_files_end(weir *w)
 
 /* Dumps -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* One dump at a time, as the next out-of-memory mostly comes at once and has the same story. true: it is the caller's, who ends the former
-   one. */
+/* Returns whether the caller may begin a dump. Only one dump is written at a time: a request that fails during a dump mostly fails for the
+   same reason. If true, *former is the last dump, which is over and which the caller must end, or NULL. */
 static bool claim(struct weir__trace_files *files, char directory[static sizeof files->directory], unsigned *number,
                   struct weir__trace **former)
 {
@@ -168,7 +168,7 @@ static bool claim(struct weir__trace_files *files, char directory[static sizeof 
     return is_due;
 }
 
-/* Under the next name that is free. */
+/* Begins a dump in a file with the next number for which no file exists yet, and sets *number to that number. */
 static weir_status begin_dump(weir *w, const char *directory, unsigned *number, weir_error *error, struct weir__trace **dump)
 {
     weir_status status = WEIR_BUSY;

@@ -13,7 +13,8 @@
 
 #include "policy/environment.h"
 
-/* false: another letter stands behind a percent sign, or there is no room. */
+/* Writes `name` to `out` with %p, %r and %% replaced. Returns false if another character follows a percent sign, or if `out` is too
+   short. */
 static bool expand(const char *name, unsigned serial, char *out, size_t room)
 {
     size_t len = 0;
@@ -38,7 +39,8 @@ static bool expand(const char *name, unsigned serial, char *out, size_t room)
     return true;
 }
 
-/* Where the program has closed its standard streams, what it prints shall not go into the trace. Returns -1 with errno on failure. */
+/* If the descriptor is 0, 1 or 2, moves it to a higher number: the program has closed a standard stream, and output that it still prints
+   there must not go into the trace. Returns the descriptor, or -1 with errno. */
 static int move_up(int fd)
 {
     if (fd < 0 || fd > STDERR_FILENO)
