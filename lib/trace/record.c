@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/trace/record.h"
 
-/* What a kind has, as the table of doc/trace.md. */
+/* The fields that each kind of event has, as in the table of doc/trace.md. All kinds have time and order as well. */
 enum fields { HAS_STREAM = 1, HAS_POOL = 2, HAS_BLOCK = 4, HAS_A = 8, HAS_B = 16 };
 
 static const uint8_t fields_of[64] = {

@@ -19,49 +19,51 @@
 #include "lib/trace/encode.h"
 
 #define BATCH 512                        /* events that are copied at a time */
-#define SAMPLE (50 * GPU_MILLISECOND)    /* between two looks at what pools reserve, while there are events */
-#define PAUSE_LEAST GPU_MILLISECOND      /* between two looks at rings that got something, but little, */
-#define PAUSE_MOST (32 * GPU_MILLISECOND) /* and that got nothing */
-#define FLUSH (1000 * GPU_MILLISECOND)   /* the most that a killed process loses of a quiet thread */
+#define SAMPLE (50 * GPU_MILLISECOND)    /* the time between two calls of `sample`, while there are events */
+#define PAUSE_LEAST GPU_MILLISECOND      /* the pause between two looks at the rings, if there were a few new events, */
+#define PAUSE_MOST (32 * GPU_MILLISECOND) /* and the longest pause if there were none */
+#define FLUSH (1000 * GPU_MILLISECOND)   /* blocks are written so often, even if they are not full: a killed process loses no more */
 
-/* One ring, and the block that is made of it. */
+/* A ring that the writer reads, and the block that is being made of its events. */
 struct tap {
     struct tap *next;
     const struct weir__ring *ring;
-    uint64_t position, lost;
-    bool is_begun;
+    uint64_t position, lost; /* the number of the next event to read, and lost events that no block has counted yet */
+    bool is_begun;           /* `source` has a block with events */
     struct weir__trace_source source;
 };
 
+/* While the writer's thread runs, only that thread uses the members above `lock`. */
 struct weir__trace {
     struct weir__traced of;
     int fd;
-    dev_t device; /* what it is open on */
+    dev_t device; /* of the file, as is the inode number: they tell whether `fd` is still this file */
     ino_t number;
     enum weir__trace_span span;
-    uint64_t dropped_before; /* events that are no loss of this trace */
+    uint64_t dropped_before; /* events that the recorder had dropped before the trace began; they are no loss of this trace */
     pthread_t thread;
     struct weir__trace_encoder encoder;
     struct weir__trace_bytes head;
-    struct tap *taps;
-    const struct weir__ring *newest; /* of the rings that have one */
-    uint8_t *block; /* with room for the largest one */
-    uint64_t earliest; /* time of an event; UINT64_MAX: there was none */
-    struct weir__recorded_stream *streams; /* that were open when it began */
+    struct tap *taps;                /* the newest ring first */
+    const struct weir__ring *newest; /* the newest ring that has a tap */
+    uint8_t *block;                  /* a buffer for the largest possible block */
+    uint64_t earliest;               /* the time of the earliest event; UINT64_MAX if there was none */
+    struct weir__recorded_stream *streams; /* the streams that were open when the trace began */
     size_t stream_count;
-    uint64_t begun, begun_order; /* that moment */
+    uint64_t begun, begun_order; /* the time, and the weir's last order number, when the trace began */
     struct weir__trace_result result;
-    bool was_said; /* its error */
-    pthread_mutex_t lock;
-    pthread_cond_t told;
+    bool was_said; /* `failed` was called */
+    pthread_mutex_t lock; /* guards must_end and is_over */
+    pthread_cond_t told;  /* must_end was set */
     bool must_end, is_over;
-    pthread_mutex_t sampling; /* held over calls of CUDA */
-    bool is_settled;          /* its pools are about to go; guarded by sampling */
+    pthread_mutex_t sampling; /* guards is_settled; held over `sample`, which calls CUDA */
+    bool is_settled;          /* the weir's pools are about to be destroyed: do not call `sample` */
 };
 
 /* The file ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* A program that closes descriptors which it did not open may get the number again, for a file of its own. */
+/* Returns whether `fd` still is the trace's file. A program may close descriptors that it did not open, and open a file of its own that
+   gets the same number. */
 static bool is_there(const struct weir__trace *trace)
 {
     struct stat found;
@@ -135,7 +137,7 @@ static void add_event(struct weir__trace *trace, struct tap *tap, const struct w
     weir__trace_source_add(&tap->source, &trace->encoder, event);
 }
 
-/* What the rings have got since the last look. */
+/* The number of events that the rings got since the last look: none, at most an eighth of a ring, or more. */
 enum flow { FLOW_NONE, FLOW_LITTLE, FLOW_MUCH };
 
 static enum flow drain(struct weir__trace *trace, struct tap *tap)
@@ -161,7 +163,8 @@ static void destroy_taps(struct tap *taps)
     }
 }
 
-/* Finds rings that are new: they stand before the others. false: no host memory, and nothing was done. */
+/* Makes taps for new rings, which are at the beginning of the recorder's list. Returns false, with nothing changed, if host memory runs
+   out. */
 static bool find_rings(struct weir__trace *trace)
 {
     struct weir__recorder *recorder = trace->of.recorder;
@@ -190,7 +193,7 @@ static bool find_rings(struct weir__trace *trace)
 static enum flow drain_all(struct weir__trace *trace)
 {
     enum flow most = FLOW_NONE;
-    find_rings(trace); /* where there is no memory, events are overwritten unseen, as in any other want */
+    find_rings(trace); /* if host memory runs out, new rings are not read, and find_rings() tries again at the next look */
     for (struct tap *tap = trace->taps; tap; tap = tap->next) {
         enum flow flow = drain(trace, tap);
         most = flow > most ? flow : most;
@@ -198,19 +201,19 @@ static enum flow drain_all(struct weir__trace *trace)
     return most;
 }
 
-/* is_end: no more comes. */
+/* Writes the blocks of all taps. A block that ends within a name is left for the next time, except at the end of the trace (is_end). */
 static void flush_all(struct weir__trace *trace, bool is_end)
 {
     for (struct tap *tap = trace->taps; tap; tap = tap->next) {
         if (is_end || !trace_source_is_within(&tap->source))
             flush_tap(trace, tap);
-        trace->result.lost += is_end ? tap->lost : 0; /* behind its last block */
+        trace->result.lost += is_end ? tap->lost : 0; /* events lost after the tap's last block */
     }
 }
 
 /* What is live ------------------------------------------------------------------------------------------------------------------------- */
 
-/* What is live at one moment, as events of that moment. */
+/* The blocks that are live at one moment, as events with the time and order of that moment. */
 struct live {
     struct weir__event *events;
     size_t count, room;
@@ -228,7 +231,7 @@ static void copy_event(const struct weir__event *event, void *data)
     live->count++;
 }
 
-/* Without host memory nothing is live. */
+/* Returns the blocks that are live now. If host memory runs out, the list is empty. */
 static struct live take_live(struct weir__trace *trace)
 {
     struct weir__recorder *recorder = trace->of.recorder;
@@ -242,7 +245,8 @@ static struct live take_live(struct weir__trace *trace)
     return live;
 }
 
-/* The streams that were open when the trace began; where the past is written, as of when they were opened, if the rings go back so far. */
+/* Adds an event for each stream that was open when the trace began. A dump contains the past, so there the event has the time at which the
+   stream was opened, or that of the earliest event if the rings do not reach back so far. */
 static void add_streams(struct weir__trace *trace, struct tap *tap)
 {
     bool is_past = trace->span == WEIR__TRACE_UNTIL_NOW;
@@ -281,7 +285,7 @@ static struct timespec after(uint64_t nanoseconds)
     return gpu_clock_timespec(gpu_clock_now() + nanoseconds);
 }
 
-/* Until it is to end, or for a while. */
+/* Waits for the given time, or until the trace must end. Returns whether it must. */
 static bool wait_a_while(struct weir__trace *trace, uint64_t nanoseconds)
 {
     const struct timespec until = after(nanoseconds);
@@ -293,7 +297,7 @@ static bool wait_a_while(struct weir__trace *trace, uint64_t nanoseconds)
     return must_end;
 }
 
-/* The longer nothing comes, the seldomer it looks. */
+/* Returns the pause before the next look at the rings: none if there was much, and a longer one each time that there was nothing. */
 static uint64_t next_pause(uint64_t pause, enum flow flow)
 {
     if (flow == FLOW_MUCH)
@@ -301,14 +305,14 @@ static uint64_t next_pause(uint64_t pause, enum flow flow)
     return flow == FLOW_NONE && pause ? (2 * pause < PAUSE_MOST ? 2 * pause : PAUSE_MOST) : PAUSE_LEAST;
 }
 
-/* CUDA's pools grow without a word, so they are asked, and it becomes an event of this thread. */
+/* Records the figures of all pools as events of this thread: CUDA does not report when a pool grows, so the pools must be asked. */
 static void sample(struct weir__trace *trace)
 {
     pthread_mutex_lock(&trace->sampling);
     if (!trace->is_settled && trace->of.sample)
         trace->of.sample(trace->of.data);
     pthread_mutex_unlock(&trace->sampling);
-    /* Its own events are no reason for the next look. */
+    /* Read the new events at once, so that follow() does not take them for activity of the program and samples again. */
     drain_all(trace);
 }
 
@@ -336,7 +340,8 @@ static void follow(struct weir__trace *trace)
     }
 }
 
-/* Where nobody asks how it goes: at once, as the program may run for long, and the file is all that there is. */
+/* Reports an error once, as soon as it is known, since the program may run for long after it. Not with WEIR__TRACE_FROM_NOW: the code that
+   began such a trace gets the error from weir__trace_end(). */
 static void say_error(struct weir__trace *trace)
 {
     if (trace->result.error && !trace->was_said && trace->span != WEIR__TRACE_FROM_NOW)
@@ -348,7 +353,8 @@ static void write_trace(struct weir__trace *trace)
 {
     uint8_t header[WEIR__TRACE_FILE_HEADER], number[16];
     struct weir__trace_bytes end = {.bytes = number, .room = sizeof number};
-    /* Before the rings are read, so that a block of which they have lost the beginning is there, or its end is in them. */
+    /* List the live blocks before reading the rings. If a block's malloc is already overwritten in the rings, the block is either live now,
+       and so in the list, or its free is still in the rings. */
     struct live live = {.count = 0};
     if (trace->span != WEIR__TRACE_FROM_OPEN)
         live = take_live(trace);
@@ -367,7 +373,7 @@ static void write_trace(struct weir__trace *trace)
     trace->result.lost += atomic_load(&trace->of.recorder->dropped) - trace->dropped_before;
     weir__trace_put_number(&end, trace->result.lost);
     write_block(trace, WEIR__TRACE_BLOCK_END, &end);
-    /* Closed by this thread, as close() may wait for a disk. */
+    /* This thread closes the file, and not weir__trace_end(), since close() may wait for a disk. */
     int failed = close_file(trace);
     trace->result.error = trace->result.error ? trace->result.error : failed;
     say_error(trace);
@@ -397,7 +403,7 @@ static void destroy(struct weir__trace *trace)
     free(trace);
 }
 
-/* As the library's other thread, it takes no signals of the program's. */
+/* Starts the thread, with all signals blocked: signals are the program's. Returns 0, or an errno. */
 static int start_thread(struct weir__trace *trace)
 {
     sigset_t all, former;
@@ -408,8 +414,8 @@ static int start_thread(struct weir__trace *trace)
     return failed;
 }
 
-/* Notes which streams are open. The trace's thread would be late for that, as a stream may be closed before it runs. False: no host memory.
-   */
+/* Copies the list of open streams. The caller of weir__trace_begin() does that, not the trace's thread: a stream may be closed before the
+   thread runs. Returns false if host memory runs out. */
 static bool take_streams(struct weir__trace *trace)
 {
     struct weir__recorder *recorder = trace->of.recorder;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * writer.h - a trace being written: what a recorder has, or gets from now on, goes to a file by a thread of its own.
+ * writer.h - writes a trace: a thread of the trace's own reads the events from a recorder's rings and writes them to a file.
  *
- * Owned by whoever starts it, and ended before what it is of goes. Requests never wait for it: where the file is slow, events are
- * overwritten in their rings and counted as lost; where it is full, nothing more is written, and what is lost is counted. `lock` is a leaf
- * and guards what the owner and the thread tell each other.
+ * The caller of weir__trace_begin() owns the trace, and ends it before the recorder is destroyed. Requests never wait for the trace: if the
+ * file is slow, events are overwritten in their rings and counted as lost; if writing fails, nothing more is written and the remaining
+ * events are counted as lost. `lock` is a leaf, and guards the members by which the owner and the thread tell each other that the trace
+ * should end or is over.
  */
 #ifndef WEIR_LIB_TRACE_WRITER_H
 #define WEIR_LIB_TRACE_WRITER_H
@@ -12,47 +13,50 @@
 #include "lib/record/recorder.h"
 #include "lib/trace/head.h"
 
-#define WEIR__TRACE_BYTES_MAX (UINT64_C(16) << 30) /* of a file */
+#define WEIR__TRACE_BYTES_MAX (UINT64_C(16) << 30) /* the greatest size of a file */
 
 struct weir__trace;
 
 enum weir__trace_span {
-    WEIR__TRACE_FROM_NOW, /* with what is live, until it is ended */
-    WEIR__TRACE_FROM_OPEN, /* all that the rings ever have: from before the first request, until it is ended */
-    WEIR__TRACE_UNTIL_NOW, /* what the rings have, and what is live now; then it ends by itself */
+    WEIR__TRACE_FROM_NOW,  /* the blocks that are live at the beginning, and all events from then until the trace is ended */
+    WEIR__TRACE_FROM_OPEN, /* begun before the first request: all events until the trace is ended */
+    WEIR__TRACE_UNTIL_NOW, /* a dump: the events that the rings hold, and the blocks that are live. The trace ends by itself */
 };
 
 struct weir__trace_result {
     uint64_t bytes, events, lost;
-    int error; /* errno of the write that failed, which was logged but with WEIR__TRACE_FROM_NOW; 0: none */
+    int error; /* errno of the write that failed, or 0. The error was reported to `failed` already, except with WEIR__TRACE_FROM_NOW */
 };
 
 /*
- * What a trace is of, and what its writer asks for. All are called without locks, `sample` and `failed` by the writer's thread alone; `live`
- * may be NULL in a trace from open on, and `sample` where pools are looked at otherwise.
+ * The recorder of a trace, and functions by which the writer gets more data. The functions are called with no lock held, `sample` and
+ * `failed` only by the writer's thread. `live` may be NULL with WEIR__TRACE_FROM_OPEN, and `sample` if the recorder gets the figures of
+ * pools in another way.
  */
 struct weir__traced {
     struct weir__recorder *recorder;
-    void *data; /* given back with each call */
-    /* Makes the content of the first block, whose bytes are the caller's to free(), also after a failure. false: no host memory. */
+    void *data; /* passed to each function */
+    /* Makes the content of the first block. The caller frees its bytes even if the function fails. Returns false if host memory runs
+       out. */
     bool (*head)(void *data, const char *reason, struct weir__trace_bytes *head);
-    /* Calls `use` with an event of each block that is live now, which may be under a lock. */
+    /* Calls use() with an event for each block that is live now. It may do so under a lock. */
     void (*live)(void *data, void (*use)(const struct weir__event *event, void *to), void *to);
-    void (*sample)(void *data); /* makes the figures of pools events of the calling thread */
-    void (*failed)(void *data, enum weir__trace_span span, const struct weir__trace_result *result); /* the file ends early */
+    void (*sample)(void *data); /* writes the present figures of all pools as events of the calling thread */
+    void (*failed)(void *data, enum weir__trace_span span, const struct weir__trace_result *result); /* reports that writing has failed */
 };
 
-/* Begins. fd: a file at its beginning, taken over also where this fails. reason: as in the header. NULL: there is no host memory, or no
-   thread to write it. */
+/* Begins a trace and its thread. fd: a new empty file, which is closed in any case, even if this function fails. reason: for the header.
+   Returns NULL if host memory runs out or the thread cannot be started. */
 struct weir__trace *weir__trace_begin(const struct weir__traced *of, int fd, enum weir__trace_span span, const char *reason);
 
-/* Whether it has ended by itself: after a failed write, at its greatest length, or with WEIR__TRACE_UNTIL_NOW. */
+/* Returns whether the thread has finished: after a failed write, at the greatest size of the file, after weir__trace_ask_end(), or because
+   a dump is complete. */
 bool weir__trace_is_over(struct weir__trace *trace);
-/* The weir's pools are about to go: their figures are not asked for any more. */
+/* The weir's pools are about to be destroyed: does not call `sample` any more. Waits for a call in progress. */
 void weir__trace_settle(struct weir__trace *trace);
-/* It shall write what there is and end, which weir__trace_is_over() then tells; waits for nothing. */
+/* Asks the thread to write the remaining events and to finish. Does not wait. */
 void weir__trace_ask_end(struct weir__trace *trace);
-/* Writes what there is, ends it and frees it. Waits for the file, unless it is over. */
+/* Asks the thread to finish, waits for its end, and frees the trace. */
 struct weir__trace_result weir__trace_end(struct weir__trace *trace);
 
 #endif
