@@ -15,7 +15,7 @@
 
 #define VARIABLES_MAX 3
 
-/* The first variable that is set counts. */
+/* The labels, and the environment variables from which each gets its value: the first variable that is set counts. */
 static const struct {
     const char *name;
     const char *variables[VARIABLES_MAX];
@@ -25,7 +25,7 @@ static const struct {
     { "job", { "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID" } },
     { "pod", { "POD_NAME" } },
 };
-#define JOB_NONE "none" /* torchrun's, for a job without a name */
+#define JOB_NONE "none" /* the value that torchrun sets for a job without a name */
 enum { POD = 3 };
 
 static const char *value_of(const char *variable)
@@ -34,7 +34,8 @@ static const char *value_of(const char *variable)
     return value && *value && strcmp(value, JOB_NONE) != 0 ? value : NULL;
 }
 
-/* The end of the text, as it tells more than its beginning, with a question mark for what is not printable. */
+/* Copies a label. If the text is too long, its end is kept, which tells more than its beginning. Characters that are not printable become
+   question marks. */
 static void copy_label(char to[WEIR__LABEL_SIZE], const char *text)
 {
     size_t len = strlen(text), kept = len < WEIR__LABEL_SIZE ? len : WEIR__LABEL_SIZE - 1;
@@ -43,14 +44,14 @@ static void copy_label(char to[WEIR__LABEL_SIZE], const char *text)
         to[i] = text[i] > 0x20 && text[i] < 0x7f ? text[i] : '?';
 }
 
-/* *labels is zeros. */
+/* Reads the labels from the environment into *labels, which must be zeroed. */
 static void read_labels(struct weir__labels *labels)
 {
     for (unsigned label = 0; label < WEIR__LABELS; label++) {
         const char *value = NULL;
         for (size_t i = 0; i < VARIABLES_MAX && !value && labels_known[label].variables[i]; i++)
             value = value_of(labels_known[label].variables[i]);
-        /* A pod's host name is its own name; what the host name of another machine is tells nothing of a pod. */
+        /* Inside a pod of Kubernetes the host name is the pod's name. Elsewhere the host name is not used. */
         if (!value && label == POD && value_of("KUBERNETES_SERVICE_HOST"))
             value = value_of("HOSTNAME");
         if (value)

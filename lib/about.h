@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * about.h - what a weir tells of itself beside its figures: its program, its labels (rank, job and pod, as the launcher put them into the
- * environment), its age, and the policy in force.
+ * about.h - the description of a weir that goes with its statistics: its program, its labels (rank, job and pod, which a launcher puts into
+ * the environment), its age, and the policy in force.
  *
- * Owned by its weir. All but the policy is fixed by weir__about_open(), which reads the environment: afterwards another thread might change
- * that. Programs with changed user or group ids have no labels.
+ * The description belongs to its weir. weir__about_open() sets everything but the policy once: it reads the environment when the weir is
+ * opened, since other threads may change the environment later. Programs with changed user or group ids (set-user-ID) have no labels.
  */
 #ifndef WEIR_LIB_ABOUT_H
 #define WEIR_LIB_ABOUT_H
@@ -17,10 +17,11 @@
 #define WEIR__LABEL_SIZE 64
 
 struct weir__labels {
-    char values[WEIR__LABELS][WEIR__LABEL_SIZE]; /* printable ASCII without blanks; "": there is none */
+    char values[WEIR__LABELS][WEIR__LABEL_SIZE]; /* printable ASCII without blanks; "" if the label has no value */
 };
 
-/* A policy as the members "policy" and "values" of a JSON object. Whoever has one shares it with others; the last of them frees it. */
+/* A policy as text: the members "policy" and "values" of a JSON object. The object is shared; `users` counts its references, and dropping
+   the last one frees it. */
 struct weir__in_force {
     atomic_uint users;
     char json[];
@@ -34,20 +35,21 @@ struct weir__about {
     struct weir__in_force *policy; /* guarded by lock */
 };
 
-/* false: no host memory. */
+/* Returns false if host memory runs out. */
 bool weir__about_open(weir *w);
 void weir__about_close(weir *w);
 
-/* Describes a policy, with the quotas of the weir's devices (stats_json.c). NULL: no host memory. */
+/* Returns the description of a policy, with one reference, or NULL if host memory runs out. Limits that a device's quota lowers appear with
+   the lowered values (stats_json.c). */
 struct weir__in_force *weir__in_force_new(weir *w, const struct policy *policy);
-/* Puts the description in place of the former one. The weir owns it from then on. */
+/* Replaces the description in force. The weir takes over the caller's reference. */
 void weir__in_force_set(weir *w, struct weir__in_force *policy);
-/* The description in force, which the caller has to weir__in_force_drop(). */
+/* Returns the description in force with a reference for the caller, who ends with weir__in_force_drop(). */
 struct weir__in_force *weir__in_force_get(weir *w);
-/* NULL does nothing. */
+/* Drops a reference. NULL is allowed. */
 void weir__in_force_drop(struct weir__in_force *policy);
 
-/* The name of a label: "rank", "local_rank", "job" or "pod". */
+/* Returns the name of a label: "rank", "local_rank", "job" or "pod". */
 const char *weir__label_name(unsigned label);
 
 #endif

@@ -15,7 +15,7 @@ void weir__attach(weir *w, struct weir__attached *attached)
     if (attached->next)
         attached->next->link = &attached->next;
     w->attached = attached;
-    /* The policy may have changed since its owner last looked. */
+    /* The policy may have changed since the owner of `attached` read it. */
     tell(attached, true);
     pthread_mutex_unlock(&w->attached_lock);
 }
@@ -28,7 +28,7 @@ void weir__attached_tell(weir *w, bool is_quick)
     pthread_mutex_unlock(&w->attached_lock);
 }
 
-/* Called with the lock. */
+/* Removes an object from the list. Does nothing if the object is not on the list. The caller holds weir.attached_lock. */
 static void unlink_attached(struct weir__attached *attached)
 {
     if (!attached->link)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* leaks.c - who holds memory now, for the program that asks and for the log at close. */
+/* leaks.c - lists the live blocks: for a program that calls weir_leaks(), and for the log when a weir is closed. */
 #include "lib/leaks.h"
 
 #include <stdlib.h>
@@ -8,14 +8,14 @@
 #include "lib/base/format.h"
 #include "lib/pool/holders.h"
 
-#define LOGGED 8 /* lines of weir_close() about what is live */
+#define LOGGED 8 /* the most lines that weir_close() logs about live blocks */
 
 struct leak {
     weir_leak given;
     uintptr_t frames[WEIR__STACK_MAX];
 };
 
-/* What the program is told of it. Frames of an interpreter are left out. */
+/* Fills the description that the program gets of live blocks with the same pool, tag and stack. Frames of an interpreter are left out. */
 static void describe(const weir *w, const struct weir__holder *holder, struct leak *leak)
 {
     const struct weir__tag *tag = weir__tags_get(&w->recorder.tags, weir__origin_tag(holder->origin));

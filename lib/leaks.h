@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* leaks.h - what is live when a weir is closed. */
+/* leaks.h - the blocks that are still live when a weir is closed. */
 #ifndef WEIR_LIB_LEAKS_H
 #define WEIR_LIB_LEAKS_H
 
 #include "lib/pool/weir_internal.h"
 
-/* Logs the blocks with the most bytes. */
+/* Logs which live blocks hold the most bytes, with their pool, device and tag. */
 void weir__leaks_log(weir *w);
 
 #endif
