@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* marks.c - what the program tells the recorder: where it is, and what its blocks are for. */
+/* marks.c - weir_mark(), weir_tag_push() and weir_tag_pop(): marks say in a trace where the program is, tags say what its blocks are
+   for. */
 #include <string.h>
 
 #include "lib/base/call.h"
 #include "lib/pool/recorded.h"
 #include "lib/pool/settings.h"
 
-/* These functions have no error record of their own. */
+/* Checks the arguments. Errors go into the thread's own record (weir_last_error()), since these functions have no parameter for one. */
 static weir_status check(const weir *w, const char *function, const char *name)
 {
     if (weir__is_forked())
@@ -27,7 +28,7 @@ weir_status weir_mark(weir *w, const char *name)
     return WEIR_OK;
 }
 
-/* From now on cached calls count by tag. */
+/* Makes requests and frees that a cache serves count for their tags. Until a program uses the first tag, they are not noted. */
 static void begin_tags(weir *w)
 {
     pthread_mutex_lock(&w->config);
@@ -37,7 +38,7 @@ static void begin_tags(weir *w)
     pthread_mutex_unlock(&w->config);
 }
 
-/* Tags of weirs that were closed with them do not take room for good. */
+/* Pushes a tag. If the thread's stack of tags is full, first removes tags of weirs that were closed before the tags were popped. */
 static bool push(uint64_t recorder, unsigned number)
 {
     if (weir__tag_push(recorder, number))

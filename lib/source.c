@@ -17,7 +17,7 @@ weir_status weir__source_environment(weir_error *error)
     return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the variables of the environment");
 }
 
-/* The first one's place, and a line for each. */
+/* Fills the record with the place of the first error, and with a text that has one line for each error. */
 static void put_errors(weir_error *error, weir_status status, const struct policy_errors *errors)
 {
     error->status = status;
@@ -33,7 +33,7 @@ static void put_errors(weir_error *error, weir_status status, const struct polic
     }
 }
 
-/* What came of a policy, with all its errors as one; these are cleared. */
+/* Turns the outcome of reading a policy into a status, and all its errors into one record. Clears the list of errors. */
 static weir_status judge(enum policy_status outcome, struct policy_errors *errors, weir_error *error)
 {
     static const weir_status statuses[] = {
@@ -59,11 +59,12 @@ weir_status weir__source_read(const char *file, const char *text, weir_error *er
     return judge(outcome, &errors, error);
 }
 
-/* The path of a file from wherever the program changes to. NULL: no host memory. */
+/* Returns the path of the file made absolute, so that it stays valid if the program changes its working directory. The caller frees it.
+   NULL if host memory runs out. */
 static char *absolute(const char *file)
 {
     char *path, *directory = file[0] == '/' || strcmp(file, POLICY_BUILTIN) == 0 ? NULL : getcwd(NULL, 0);
-    if (!directory) /* or the directory is gone, and the relative path is as good as any */
+    if (!directory) /* the path is absolute, or getcwd() failed because the directory was removed: then keep the relative path */
         path = strdup(file);
     else if (asprintf(&path, "%s/%s", directory, file) < 0)
         path = NULL;
