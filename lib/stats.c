@@ -19,8 +19,9 @@ static void read_audit(const struct weir__audit *audit, uint64_t *bytes, uint64_
 }
 
 /*
- * live + cached + slack = used and used + idle = reserved hold in every snapshot, although other threads allocate meanwhile: each sum is
- * made at least as large as its parts, which were read before it. As many blocks were allocated as were freed, at least.
+ * Reads the figures of a pool, and returns the GPU code. In every snapshot live + cached + slack = used, used + idle = reserved, and frees
+ * are not above mallocs, although other threads allocate and free during the reading: the parts of a sum are read first, and a sum that is
+ * read smaller than its parts is raised.
  */
 static int read_pool(weir_pool *pool, weir_pool_stats *stats)
 {
@@ -38,7 +39,7 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     stats->failures = atomic_load(&pool->figures.failures);
     stats->live = held.live;
     stats->cached = held.cached;
-    /* What streams have not added yet may make the peak look higher than all that ever came from CUDA. */
+    /* Streams add to the peak of live bytes late and in steps, so the peak may look higher than all bytes that ever came from CUDA. */
     uint64_t live_high = atomic_load(&pool->figures.live_high), taken_high = atomic_load(&pool->figures.taken_high);
     taken_high = weir__larger(taken_high, atomic_load(&pool->figures.taken_before));
     stats->live_high = weir__larger(live_high < taken_high ? live_high : taken_high, stats->live);
@@ -106,7 +107,8 @@ static weir_status read_device(struct weir__device *device, struct weir__device_
     return WEIR_OK;
 }
 
-/* Bytes of whole pages in which nothing is live, which an arena brings to where a request needs them. */
+/* Returns the bytes of an arena that a request can have even if no hole is large enough: the pages without live blocks, which the arena can
+   map at another address. */
 static uint64_t movable_in(weir_pool *pool)
 {
     struct weir__backing_figures figures;
@@ -116,7 +118,8 @@ static uint64_t movable_in(weir_pool *pool)
     return is_known && figures.idle > pinned ? figures.idle - pinned : 0;
 }
 
-/* One request has these for certain; of a cap, and of a block that is to be shared, no more than is allowed. */
+/* Sets stats->obtainable to the size of a request that is certain to succeed: limited by the device's free memory, by the pool's cap, and
+   by the largest block that the pool may serve. */
 static void find_obtainable(weir_pool *pool, const weir_device_stats *device, weir_pool_stats *stats)
 {
     uint64_t own = stats->is_arena ? movable_in(pool) : 0, free_bytes = device->obtainable + own;
@@ -152,7 +155,7 @@ static uint64_t at_least_zero(int64_t value)
     return value > 0 ? (uint64_t)value : 0;
 }
 
-/* Peaks are read last, so that none is below what is live. */
+/* Copies the figures of all tags. Peaks are read after the live bytes, so that no peak is below them. */
 static weir_status take_tags(const weir *w, weir_stats *stats, weir_error *error)
 {
     unsigned count = atomic_load(&w->recorder.tags.count);

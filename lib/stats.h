@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* stats.h - what a snapshot has: one allocation with what hangs on it, owned by the caller of weir_stats_take(), which never changes. */
+/* stats.h - the members of a snapshot of statistics. The caller of weir_stats_take() owns the snapshot, which does not change any more. */
 #ifndef WEIR_LIB_STATS_H
 #define WEIR_LIB_STATS_H
 
@@ -14,12 +14,12 @@ struct weir_stats {
     struct weir__labels labels;
     struct weir__in_force *policy;
     size_t pool_count, device_count;
-    weir_pool_stats *pools;     /* names are strings of their own */
+    weir_pool_stats *pools;     /* each name is allocated separately */
     struct weir__device_figures {
         weir_device_stats stats;
         char uuid[sizeof ((struct gpu_device_info *)0)->uuid];
         char quota_from[sizeof ((struct weir__quota_limit *)0)->variable];
-    } *devices; /* those that have pools */
+    } *devices; /* the devices that have pools */
     size_t tag_count;
     struct weir__tag_figures {
         weir_tag_stats stats;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* stats_json.c - a snapshot, and the policy in force, as JSON. Each struct has one table of its members; tests/api/stats_json.c looks for members that none has. */
+/* stats_json.c - writes a snapshot of statistics, and the policy in force, as JSON. One table for each struct lists the members to write;
+   tests/api/stats_json.c finds members that are missing there. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -11,10 +12,10 @@
 #include "lib/base/json.h"
 #include "lib/stats.h"
 
-/* Text that may be longer than its room. */
+/* Text that is being written. The first pass, with `at` NULL, only counts its length; the second one writes it. */
 struct output {
     char *at;
-    size_t room, len; /* room: 0 while it is only counted */
+    size_t room, len;
 };
 
 static void put(struct output *out, const char *text, size_t len)
@@ -49,7 +50,7 @@ static void put_uint(struct output *out, uint64_t value)
 struct member {
     const char *name;
     size_t offset;
-    enum kind { UINT, INT, BOOL, NAME, RUNGS } kind; /* NAME may be NULL */
+    enum kind { UINT, INT, BOOL, NAME, RUNGS } kind; /* a NAME is a string or NULL */
 };
 
 #define DEVICE(member) #member, offsetof(weir_device_stats, member)
@@ -162,7 +163,7 @@ static void put_object(struct output *out, const void *object, const struct memb
 
 /* The policy in force ------------------------------------------------------------------------------------------------------------------ */
 
-/* Its values on their way. */
+/* The state of policy_each_value() while the policy's values are written. */
 struct values {
     struct output *out;
     const weir *w;
@@ -234,7 +235,7 @@ static const void *tag_at(const weir_stats *stats, size_t index)
     return weir_stats_tag(stats, index);
 }
 
-/* Who the process is, and by which policy. */
+/* Writes the members that describe the process: version, process number, program, age, labels and policy. */
 static void put_process(struct output *out, const weir_stats *stats)
 {
     put_text(out, "{\"version\": ");

@@ -34,8 +34,8 @@
 
 /* Policy ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* What the recorder does from now on: what the policy says, and what is wanted on top of it. Called with w->config held, or while nobody
-   else knows the weir. */
+/* Sets the recorder to the higher of two levels, that of the policy and that of weir__record_at_least(). The caller holds w->config, or no
+   other thread has the weir yet. */
 static void record_as(weir *w, const struct policy *policy)
 {
     static const enum weir__level levels[] = {
@@ -119,7 +119,8 @@ static weir_status open_pools(weir *w, weir_error *error)
     return status;
 }
 
-/* After everything else: from here on code that knows nothing of Weir is served by its pools. */
+/* Makes the pools with `current: true` the current pools of their devices. This is the last step of opening, since from here on Weir's
+   pools serve all code that calls cudaMallocAsync(), even code that knows nothing about Weir. */
 static weir_status make_currents(weir *w, weir_error *error)
 {
     weir_status status = WEIR_OK;
@@ -129,7 +130,7 @@ static weir_status make_currents(weir *w, weir_error *error)
             const struct policy_pool *entry = policy_find_pool(w->policy, pool->name);
             if (!entry->current)
                 continue;
-            /* Two names of one device (index and UUID) look different in the policy. */
+            /* The check of the policy's text cannot find this error if the text names one device by its index and by its UUID. */
             status = is_taken ? weir__fail_at(error, WEIR_BAD_POLICY, policy_pool_place(w->policy, entry, "current"),
                                               "another pool is the current one of device %zu already: set one of them to false", d)
                               : weir__current_pool_set(pool, error);
@@ -161,7 +162,8 @@ weir_status weir__policy_check(const weir_options *options, weir_error *error)
     return status;
 }
 
-/* A weir that has nothing yet. *status says what of it could not be made; NULL: not even itself. weir__close() takes it in any case. */
+/* Returns a weir without a policy, GPU or devices; NULL if host memory runs out for the weir itself. If one of its members cannot be made,
+   sets *status to the failure, and still returns the weir, for weir__close(). */
 static weir *make_empty(const weir_options *options, int device, weir_error *error, weir_status *status)
 {
     weir *w = aligned_alloc(_Alignof(weir), sizeof *w);
@@ -186,13 +188,14 @@ static weir *make_empty(const weir_options *options, int device, weir_error *err
     return w;
 }
 
-/* Its policy is read and its GPU found: the devices, and what looks after them all. */
+/* Goes on opening a weir whose policy is read and whose GPU is found: finds the devices, starts the recorder, and clears up what earlier
+   weirs have left. */
 static weir_status begin(weir *w, weir_error *error)
 {
     weir__fork_watch();
     w->relaxed = w->policy->capture == POLICY_CAPTURE_RELAXED;
     weir_status status = find_devices(w, error);
-    /* The clock of a simulated machine that processes share is known once its devices are. */
+    /* Start the recorder after find_devices(): if several processes share a simulated machine, its clock is known only then. */
     weir__recorder_start(&w->recorder, w->gpu, w->policy->record_ring);
     record_as(w, w->policy);
     if (status == WEIR_OK)
@@ -246,7 +249,7 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
     return status;
 }
 
-/* Waits for frees that would keep pools from being destroyed, as far as Weir can know of them, and only if there are any. */
+/* Waits for pending frees, if Weir knows of any, since a pool with pending frees cannot be destroyed. */
 static void wait_for_frees(weir *w)
 {
     for (size_t d = 0; d < w->device_count; d++) {
@@ -258,7 +261,7 @@ static void wait_for_frees(weir *w)
     }
 }
 
-/* Says what of the pool outlives it, and closes it. */
+/* Logs blocks that are still live or cached, and closes the pool. */
 static void close_pool(weir_pool *pool)
 {
     WEIR__MUST(weir__held_is_valid(pool));
@@ -344,7 +347,7 @@ void weir__close(weir *w)
 
 /* Reload ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Does `step` for every pool with its entry of that policy, up to the first failure. */
+/* Calls step() for each pool with the pool's entry in that policy, until a call fails. */
 static weir_status each_pool(weir *w, const struct policy *policy, weir_error *error,
                              weir_status (*step)(weir_pool *, const struct policy *, const struct policy_pool *, weir_error *))
 {
@@ -356,7 +359,8 @@ static weir_status each_pool(weir *w, const struct policy *policy, weir_error *e
     return status;
 }
 
-/* Whether the policy can take the place of the one in force; what may fail before anything changes is done. *shown: its description. */
+/* Checks whether `after` can replace the policy in force, and does all steps that can fail before anything changes. Sets *shown to the
+   description of `after`. The caller holds w->config. */
 static weir_status prepare(weir *w, const struct policy *after, struct weir__in_force **shown, weir_error *error)
 {
     weir_status status = weir__source_compare(w->policy, after, error);
@@ -364,14 +368,14 @@ static weir_status prepare(weir *w, const struct policy *after, struct weir__in_
         status = fail_to_describe(error);
     if (status == WEIR_OK)
         status = each_pool(w, after, error, weir__settings_check);
-    /* Switching it on can fail, switching it off cannot. */
+    /* Switching the keeper on can fail, so do it now. Switching it off cannot fail, and comes last. */
     if (status == WEIR_OK && after->keeper)
         status = weir__keeper_set(w, true, error);
     return status;
 }
 
-/* Puts a policy in place of the one in force: `after`, which is taken over, or, with assignments, the one in force with these on top.
-   is_outside: on the service thread, where the GPU is not waited for. */
+/* Replaces the policy in force: by `after`, which the weir takes over, or, if `assignments` is not NULL, by the policy in force with these
+   assignments. is_outside: the call comes from the service thread, on behalf of another process, and must not wait for the GPU. */
 static weir_status apply(weir *w, struct policy *after, const char *assignments, bool is_outside, weir_error *error)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
@@ -397,7 +401,8 @@ static weir_status apply(weir *w, struct policy *after, const char *assignments,
     }
     weir__keeper_set(w, w->policy->keeper, NULL);
     pthread_mutex_unlock(&w->config);
-    /* What the caches hold was kept under other rules, if only for a moment where the change failed half-way. */
+    /* Flush the caches: their blocks were kept by the rules of the former policy, or, if applying failed half-way, by those of the new
+       one. */
     for (size_t d = 0; d < w->device_count && applied; d++) {
         weir__flush(&w->devices[d], NULL, !is_outside, WEIR__NO_DEADLINE);
         if (!is_outside)
@@ -411,7 +416,7 @@ static weir_status apply(weir *w, struct policy *after, const char *assignments,
     return status;
 }
 
-/* policy_file: NULL is what was opened. */
+/* Reads a policy and applies it. policy_file: NULL stands for the source of weir_open(). */
 static weir_status reload(weir *w, const char *policy_file, bool is_outside, weir_error *error)
 {
     struct policy *after;
