@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* bytes.h - numbers and strings from bytes that nobody has checked. Pure; each function returns false where the bytes do not have it. */
+/* bytes.h - reads numbers and strings from unchecked bytes. Pure functions. Each one advances behind the item that it has read, or returns
+   false if the bytes that are left do not contain such an item. */
 #ifndef WEIR_TRACE_BYTES_H
 #define WEIR_TRACE_BYTES_H
 
@@ -7,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is left of the bytes; they belong to somebody else. */
+/* The bytes that are left to read. They belong to the caller. */
 struct trace_bytes {
     const uint8_t *at, *end;
 };
@@ -36,7 +37,7 @@ static inline bool trace_take_number(struct trace_bytes *bytes, uint64_t *value)
     return false;
 }
 
-/* A signed number as what it adds to another of 64 bits, where sums wrap around. */
+/* Decodes a signed varint (doc/trace.md). The result is added to a 64-bit number, which wraps around. */
 static inline uint64_t trace_signed(uint64_t coded)
 {
     return coded >> 1 ^ (0 - (coded & 1));
@@ -51,7 +52,7 @@ static inline bool trace_take_signed(struct trace_bytes *bytes, uint64_t *value)
     return true;
 }
 
-/* Its bytes stay where they are; they may have zeros among them. */
+/* Reads a string of at most `max` bytes. *text points into the bytes; the string has no terminating zero, and may contain zeros. */
 static inline bool trace_take_string(struct trace_bytes *bytes, size_t max, const char **text, size_t *len)
 {
     uint64_t count;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * columns.c - plays a trace into columns: its events, the blocks that the program had, and the memory that these lay in.
+ * columns.c - plays a trace into columns: one table of its events, one of the program's blocks, and one of segments, the device memory in
+ * which the blocks lay.
  *
- * What a block is says the model of the command (trace/model.h), so that sums of these columns are the command's figures: an end that
- * the model does not believe - a free of what was never seen, a free that comes late - ends nothing here.
+ * The model that the command uses (trace/model.h) decides when a block begins and ends, so that sums over these columns equal the command's
+ * figures. A free that the model rejects, because the block was never allocated or because the free is older than the allocation, ends no
+ * block here either.
  */
 #include "config.h"
 
@@ -13,21 +15,21 @@
 #include "trace/model.h"
 #include "trace/library.h"
 
-/* The rows of a block of the model, by its place there. */
+/* The rows, in the tables of blocks and segments, of one block of the model; -1 for none. */
 struct rows {
     int32_t block, segment;
 };
 
 struct columns {
     struct model model;
-    struct rows *rows;
+    struct rows *rows; /* by the block's index in model.blocks */
     size_t row_count, row_room;
     const weir_trace_events *events;
     const weir_trace_blocks *blocks;
     const weir_trace_segments *segments;
-    uint64_t event, block, segment; /* how many there are */
-    uint64_t event_max, block_max;  /* that columns have room for */
-    bool has_changed;               /* the file has more than when it was opened */
+    uint64_t event, block, segment; /* the number of rows so far */
+    uint64_t event_max, block_max;  /* the rows for which the columns have room */
+    bool has_changed;               /* the file has more events or blocks than when it was opened */
 };
 
 static int32_t number_of(const void *object, uint32_t number)
@@ -109,7 +111,7 @@ static int32_t begin_segment(struct columns *columns, const struct model_block *
     return (int32_t)at;
 }
 
-/* The block's rows, of which new ones have none. */
+/* Returns the rows of a block of the model. For a new block they are -1. */
 static struct rows *rows_of(struct columns *columns, const struct model_block *block)
 {
     const size_t place = (size_t)(block - columns->model.blocks);
@@ -120,8 +122,9 @@ static struct rows *rows_of(struct columns *columns, const struct model_block *b
 }
 
 /*
- * Applies an event that names a block, and begins and ends what it does: the program's block goes from allocation to free, its memory from
- * the device to the device. The block of a cache is the same memory, unless the trace has lost what went between.
+ * Applies an event about a block, and begins and ends the rows that the event changes. A row of blocks lasts from the allocation to the
+ * free. A row of segments lasts from the memory's allocation at the device until the memory goes back to the device: it goes on while the
+ * block is in a cache, unless events are lost and the block turns up with another size.
  */
 static void apply_block(struct columns *columns, const struct trace_event *event)
 {
@@ -190,7 +193,7 @@ static bool play(void *context)
     return !trace->columns->has_changed || library_fail(playing->error, "it changed while it was read");
 }
 
-/* Blocks that were never freed end with the recording. */
+/* Lets the blocks that were never freed end at the time of the last event. */
 static void end_all(const struct columns *columns)
 {
     if (!columns->blocks || !columns->blocks->died || !columns->blocks->last)
@@ -217,7 +220,7 @@ bool weir_trace_play(weir_trace *trace, const weir_trace_events *events, const w
     trace->columns->segments = segments;
     trace->columns->event_max = weir_trace_count(trace, WEIR_TRACE_EVENTS);
     trace->columns->block_max = weir_trace_count(trace, WEIR_TRACE_BLOCKS) + 1;
-    trace->is_broken = true; /* until it is done: a play that was left leaves its parts */
+    trace->is_broken = true; /* stays set if host memory runs out: library_run() then leaves the play in the middle */
     if (!library_run(play, &playing, error))
         return false;
     trace->is_broken = false;

@@ -9,20 +9,21 @@
 #include <string.h>
 
 enum {
-    BYTES_MAX = 512 << 20, /* that are kept of definitions */
+    BYTES_MAX = 512 << 20, /* host memory for the definitions of a trace, at most */
     KEY_MAX = TRACE_FRAMES_MAX * sizeof(struct trace_frame) + 4 * TRACE_STRING_MAX,
-    OVERLAPS_MAX = 64, /* modules that are looked at for one address: real ones do not overlap, but those that took each other's place */
+    OVERLAPS_MAX = 64, /* modules that are compared for one address. Modules overlap only if one was loaded after another was unloaded */
 };
 
-/* What makes two definitions the same, and the object behind it in one block: the object, then the key. */
+/* The content of a definition as bytes. Definitions with the same key are one object. */
 struct trace_key {
     size_t len;
     uint8_t bytes[KEY_MAX];
 };
 
+/* An object. Its key follows it in the same allocation; the object's strings and frames lie in the key. */
 struct object {
     size_t key_len;
-    uint64_t position; /* of its first definition */
+    uint64_t position; /* the place of its first definition in the file */
     const uint8_t *key;
     union {
         struct trace_pool pool;
@@ -58,11 +59,11 @@ static uint64_t hash_of(const struct trace_key *key)
     return trace_map_hash(hash, word);
 }
 
-/* What a frame of an interpreter has in the place of its module until all is sealed, and its id in that of the address: it may be defined
- * later. */
+/* Marks a frame of an interpreter. The definition of such a frame may come later in the file than the stack, so until
+   trace_definitions_seal() has resolved the frame, its `module` points here and its `address` is the frame's id. */
 static const struct trace_module is_line;
 
-/* The frames of a stack, which make its key. */
+/* Adds the frames of a stack to the key. They are the whole key, and the stack's frames later on. */
 static void key_add_frames(struct trace_key *key, const struct trace_definition *definition)
 {
     struct trace_bytes bytes = definition->frames;
@@ -92,7 +93,7 @@ static void make_key(struct trace_key *key, const struct trace_definition *defin
     for (size_t i = 0; i < 3; i++)
         key_add_number(key, definition->numbers[i]);
     for (size_t i = 0; i < 2 && definition->strings[i]; i++) {
-        /* What is behind a zero would be lost anyway where the text is shown. */
+        /* Drop the rest of a string after a zero: programs that print the text would stop there, too. */
         key_add(key, definition->strings[i], strnlen(definition->strings[i], definition->lengths[i]));
         key_add(key, &end, 1);
     }
@@ -135,7 +136,7 @@ static struct object *object_add(struct trace_definitions *definitions, enum tra
     return object;
 }
 
-/* The number of the object with that content, which may be a new one. */
+/* Returns the number of the object with that key, and adds the object if it is new. */
 static uint32_t intern(struct trace_definitions *definitions, const struct trace_definition *definition, const struct trace_key *key,
                        uint64_t position)
 {
@@ -229,7 +230,7 @@ const struct trace_module *trace_definitions_module(const struct trace_definitio
     return best ? &best->as.module : NULL;
 }
 
-/* The object that stands for an id without a meaning. */
+/* Makes an object, such as "pool 7?", for an id that has no definition. Returns its number. */
 static uint32_t make_unknown(struct trace_definitions *definitions, enum trace_definition_code code, uint64_t id)
 {
     static const char *const what[TRACE_DEFINES_COUNT] = {
@@ -252,7 +253,8 @@ static uint32_t make_unknown(struct trace_definitions *definitions, enum trace_d
     return number;
 }
 
-/* Ids without a meaning at a place share a map with the others: their keys have a 1. Where there are too many, the rest are one. */
+/* Finds or makes the object for an id that has no definition. These objects share the map by_id with the meanings, under the key (id, 1).
+   If the definitions take too much memory already, all further ids share one object. */
 static struct object *find_unknown(struct trace_definitions *definitions, enum trace_definition_code code, uint64_t id)
 {
     struct trace_sort *sort = &definitions->sorts[code];
@@ -271,7 +273,7 @@ static struct object *find(struct trace_definitions *definitions, enum trace_def
     const uint32_t *first = trace_map_find(&sort->by_id, id, 0);
     if (!first)
         return find_unknown(definitions, code, id);
-    /* The last one that stands before the place; without one, the first behind it. */
+    /* Find the last definition of the id at or before the position by a binary search. If there is none, take the first one after it. */
     size_t low = *first, high = sort->meaning_count;
     if (low + 1 < high && sort->meanings[low + 1].id != id)
         high = low + 1;
@@ -314,7 +316,7 @@ const void *trace_definitions_get(const struct trace_definitions *definitions, e
     return &object->as;
 }
 
-/* What the frames of all stacks name. */
+/* Resolves the frames of all stacks: native frames get their module, frames of an interpreter their line. */
 static void resolve_frames(struct trace_definitions *definitions)
 {
     const struct trace_sort *stacks = &definitions->sorts[TRACE_DEFINES_STACK];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * define.h - what the ids of a trace mean: pools, tags, names, stacks, modules and frames.
+ * define.h - the definitions of a trace, by which ids stand for pools, tags, names, stacks, modules and frames of interpreters.
  *
- * It belongs to a trace (merge.h). First all definitions are added in the order of the file, then they are sealed, then ids are looked up,
- * each with the place in the file where it stands, as a later definition of an id takes the place of an earlier one. Definitions with the
- * same content become one object; objects live until trace_definitions_free().
+ * The definitions belong to a trace (merge.h). First all of them are added in the order of the file, then they are sealed, then ids are
+ * looked up. A look-up needs the place in the file at which the id is used ("position"; see trace_place()), since a later definition of an
+ * id replaces an earlier one. Definitions with the same content become one object; objects exist until trace_definitions_free().
  */
 #ifndef WEIR_TRACE_DEFINE_H
 #define WEIR_TRACE_DEFINE_H
@@ -12,50 +12,54 @@
 #include "trace/map.h"
 #include "trace/record.h"
 
+/* One definition: from this position on, the id stands for the object with that number. */
 struct trace_meaning {
     uint64_t id, position;
     uint32_t object;
 };
 
-/* All definitions of one code. */
+/* All definitions of one code, that is of pools, of tags, and so on. */
 struct trace_sort {
     void **objects; /* by their numbers */
     size_t object_count, object_room;
-    struct trace_meaning *meanings; /* once sealed: by id, then by position */
+    struct trace_meaning *meanings; /* in the order of the file; once sealed, sorted by id, then by position */
     size_t meaning_count, meaning_room;
-    struct trace_map by_content; /* hash and how many had it before: the number of the object */
-    struct trace_map by_id;      /* once sealed: (id, 0) has the first meaning, (id, 1) the object that stands for none */
+    struct trace_map by_content; /* until sealed: (hash of the content, 0, 1, … for contents with the same hash) has the object's number */
+    struct trace_map by_id;      /* once sealed: (id, 0) has the index of the id's first meaning, (id, 1) the object of an undefined id */
 };
 
 struct trace_definitions {
     struct trace_sort sorts[TRACE_DEFINES_COUNT]; /* by code */
-    size_t count, bytes;                          /* kept so far */
-    struct trace_map streams;                     /* once sealed: number of a name and a handle that was opened by it */
-    struct trace_key *key;                        /* of the one that is added: too large for a stack */
-    struct trace_module **modules;                /* once sealed: by their first addresses */
-    uint64_t *module_ends;                        /* once sealed: the greatest end of that module and all before */
+    size_t count, bytes;                          /* the number of definitions, and their host memory, so far */
+    struct trace_map streams;                     /* once sealed: has (number of a name, handle of a stream that was opened by that name) */
+    struct trace_key *key;                        /* a buffer for the key of a definition; allocated, as it is too large for the stack */
+    struct trace_module **modules;                /* once sealed: sorted by their first addresses */
+    uint64_t *module_ends;                        /* once sealed: module_ends[i] is the greatest end address of modules[0] to modules[i] */
 };
 
-/* Adds one that stands at that place. false: it would be more than is kept of a file. */
+/* Adds the definition that stands at that position. Returns false if the file has more definitions, or larger ones, than are accepted. */
 bool trace_definitions_add(struct trace_definitions *definitions, const struct trace_definition *definition, uint64_t position);
 
-/* To be called once, before any look-up: what was defined is all. */
+/* Ends the adding. Call it once, before any look-up. */
 void trace_definitions_seal(struct trace_definitions *definitions);
 
-/* What an id means at that place: its last definition before it, or the first behind it. NULL for 0; something that says so for one that is not
-   defined in the file. */
+/* Returns the object (struct trace_pool, trace_text, …) that an id stands for at that position: by the id's last definition before the
+   position or, if there is none, by the first one after it. Returns NULL for id 0. For an id that the file does not define, returns an
+   object that is named "pool ID?" or the like. */
 const void *trace_definitions_find(struct trace_definitions *definitions, enum trace_definition_code code, uint64_t id, uint64_t position);
 
-/* Once sealed: the module that has the address: of several, the last that was defined before the place, or the first behind it. NULL: none. */
+/* Returns the module that contains the address, or NULL. Of several modules, returns the one that was defined last before the position or,
+   if there is none, first after it. Call it only after sealing. */
 const struct trace_module *trace_definitions_module(const struct trace_definitions *definitions, uint64_t address, uint64_t position);
 
-/* The name of that number. */
+/* Returns the name with that number. */
 const struct trace_text *trace_definitions_text(const struct trace_definitions *definitions, uint32_t number);
 
-/* Once sealed: at that place a stream of that handle was opened by a name. */
+/* Notes that a stream with that handle was opened under a name at that position, and counts the handle in the name's `streams`. Call it
+   only after sealing. */
 void trace_definitions_open(struct trace_definitions *definitions, uint64_t name, uint64_t position, uint64_t handle);
 
-/* How many objects there are, and the one of that number, below the count. Looking up an id that is not defined adds one. */
+/* Return the number of objects, and the object with a number below that. Looking up an id that is not defined adds an object. */
 size_t trace_definitions_count(const struct trace_definitions *definitions, enum trace_definition_code code);
 const void *trace_definitions_get(const struct trace_definitions *definitions, enum trace_definition_code code, size_t number);
 

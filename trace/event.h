@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * event.h - what a trace is made of: events, with what they name resolved. doc/trace.md explains each kind and field.
+ * event.h - the events of a trace, with pointers to the pools, tags, stacks and names that they refer to. doc/trace.md explains each kind
+ * and field.
  *
- * Definitions belong to the trace they come from (merge.h) and live as long; equal ones of a trace are one object. An event belongs to
- * whoever has the struct. Nothing in it was checked against anything: any number may be anything.
+ * The objects that events point to belong to the trace (merge.h) and exist as long as the trace is open; equal definitions of a trace are
+ * one object. An event is a plain struct of the caller's. The numbers of an event are not checked: each may have any value.
  */
 #ifndef WEIR_TRACE_EVENT_H
 #define WEIR_TRACE_EVENT_H
@@ -12,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Kinds: code, name in C, name for people, fields. The codes are those of the format. */
+/* The kinds of events: code in the file format, name in C, name for people, fields. */
 #define TRACE_BLOCK (TRACE_HAS_STREAM | TRACE_HAS_POOL | TRACE_HAS_ADDRESS)
 #define TRACE_KINDS(X)                                                                                                                     \
     X(16, MALLOC, "malloc", TRACE_BLOCK)                                                                                                   \
@@ -54,40 +55,41 @@ enum trace_kind {
         TRACE_KIND_COUNT = 64, /* above all kinds */
 };
 
-/* The name for people; NULL for a code that is no kind. */
+/* Returns the name for people; NULL if the code is not a kind of event. */
 const char *trace_kind_name(unsigned kind);
-/* "rung trim"; of a number that has no name "rung 7". */
+/* Writes the name of a step of recovery, such as "rung trim"; for a number without a name "rung 7". */
 #define TRACE_RUNG_LEN 32
 void trace_rung_text(char text[static TRACE_RUNG_LEN], uint64_t rung);
-/* Calls of HELD that others than readers of texts tell apart. */
+/* The numbers of those calls, of events HELD, that the code itself must recognise: cudaFree() and cudaFreeAsync(). */
 enum { TRACE_CALL_FREE = 1, TRACE_CALL_FREE_ASYNC = 7 };
-/* The call that held the host up: "cudaFree"; of a number that has no name "call 70". */
+/* Writes the name of the call that held up its thread, such as "cudaFree"; for a number without a name "call 70". */
 #define TRACE_CALL_LEN 32
 void trace_call_text(char text[static TRACE_CALL_LEN], uint64_t call);
-/* Which fields it has, of TRACE_HAS_*; 0 for a code that is no kind. */
+/* Returns the fields of the kind, a sum of TRACE_HAS_*; 0 if the code is not a kind of event. */
 unsigned trace_kind_fields(unsigned kind);
 
-/* Of trace_pool's flags. Unaware: the memory of a program that calls CUDA by itself. */
+/* The flags of a trace_pool. Unaware: the memory of a program that calls CUDA by itself, without Weir. */
 enum { TRACE_POOL_ARENA = 1, TRACE_POOL_HOST = 2, TRACE_POOL_PRIVATE = 4, TRACE_POOL_UNAWARE = 8 };
 
-/* number, in all of them: counts up from 0 in the trace, over the objects of that sort. */
+/* In each of the following structs `number` counts the objects of that type in the trace, from 0. */
+
 struct trace_pool {
     uint32_t number;
     uint64_t id, device, flags;
-    const char *name; /* of one that the file does not define: "pool ID?" */
+    const char *name; /* "pool ID?" if the file does not define the pool */
     bool is_defined;
 };
 
 /* A tag, or the name of a mark or a stream. */
 struct trace_text {
     uint32_t number;
-    const char *text; /* of one that the file does not define: "tag ID?", "name ID?" */
-    uint32_t streams; /* how many were opened by this name, by their handles */
+    const char *text; /* "tag ID?" or "name ID?" if the file does not define it */
+    uint32_t streams; /* the number of stream handles that were opened under this name */
 };
 
 struct trace_module {
     uint32_t number;
-    uint64_t first, bytes, offset; /* of the file at the first address */
+    uint64_t first, bytes, offset; /* first address, length, and the offset in the file that corresponds to the first address */
     const char *build_id, *path;
 };
 
@@ -100,33 +102,34 @@ struct trace_line {
 
 struct trace_frame {
     uint64_t address;                  /* the return address; 0 for a frame of an interpreter */
-    const struct trace_line *line;     /* of an interpreter; NULL for a native one, and for one that the file does not define */
-    const struct trace_module *module; /* that has the address; NULL if none is known */
+    const struct trace_line *line;     /* a frame of an interpreter; NULL for a native frame */
+    const struct trace_module *module; /* the module that contains the address; NULL if it is unknown */
 };
 
 struct trace_stack {
     uint32_t number;
-    uint64_t id;                      /* the first that it had */
-    uint32_t count;                   /* 0 of one that the file does not define */
+    uint64_t id;                      /* the id in the stack's first definition */
+    uint32_t count;                   /* the number of frames; 0 if the file does not define the stack */
     const struct trace_frame *frames; /* the innermost first */
 };
 
 struct trace_event {
     enum trace_kind kind;
-    uint32_t thread_number; /* counts up from 0 in the trace */
-    uint64_t thread;        /* the operating system's */
-    uint64_t time;          /* nanoseconds since the trace was started */
-    uint64_t order;         /* of serve and keep: in the stream; of the others: in the weir */
+    uint32_t thread_number; /* counts the threads of the trace, from 0 */
+    uint64_t thread;        /* the operating system's number */
+    uint64_t time;          /* nanoseconds since the recorder was started */
+    uint64_t order;         /* the order number: within the stream for SERVE and KEEP, within the weir for all other kinds */
     uint64_t stream, address, size, given;
     uint64_t a, b;
-    const struct trace_pool *pool;   /* NULL: none */
-    const struct trace_text *tag;    /* NULL: none */
-    const struct trace_stack *stack; /* NULL: none */
-    const struct trace_text *name;   /* of a mark or of an opened stream; NULL: none */
-    const struct trace_text *stream_name; /* that the stream was opened by last; NULL: none, or it is not known to be open */
+    /* The following are NULL if the event has none. */
+    const struct trace_pool *pool;
+    const struct trace_text *tag;
+    const struct trace_stack *stack;
+    const struct trace_text *name;        /* of a mark or of a stream that was opened */
+    const struct trace_text *stream_name; /* the name of the event's stream; also NULL if the stream is not known to be open */
 };
 
-/* Whether the event's order counts in its stream; if not, in the weir as a whole. */
+/* Returns whether the kind's order numbers count within a stream (true) or within the weir as a whole (false). */
 static inline bool trace_event_is_of_stream(enum trace_kind kind)
 {
     return kind == TRACE_SERVE || kind == TRACE_KEEP;
