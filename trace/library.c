@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* library.c - libweir-trace: opens traces, and gives their tables row by row. */
+/* library.c - libweir-trace: opens traces, and returns their tables row by row. */
 #include "config.h"
 
 #include "trace/library.h"
@@ -12,7 +12,7 @@
 
 #include "trace/memory.h"
 
-/* Where the thread's call is left when there is no memory; each call of the reader has one. */
+/* The place to which memory_lacks() jumps if host memory runs out. library_run() sets it for the call of this thread. */
 static _Thread_local jmp_buf *way_out;
 
 _Noreturn void memory_lacks(void)
@@ -90,7 +90,7 @@ void weir_trace_close(weir_trace *trace)
 
 /* Tables ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* 0: it is no table of definitions. */
+/* Returns the code of the definitions in the table; 0 if the table has no definitions. */
 static enum trace_definition_code code_of(weir_trace_table table)
 {
     switch (table) {

@@ -8,7 +8,7 @@
 
 static uint64_t seed[2];
 
-/* Before any thread has a map. */
+/* Runs when the program or library is loaded, before any thread can have a map. */
 __attribute__((constructor)) static void make_seed(void)
 {
     if (getrandom(seed, sizeof seed, 0) != (ssize_t)sizeof seed)
@@ -28,7 +28,7 @@ static size_t home_of(const struct trace_map *map, uint64_t a, uint64_t b)
     return trace_map_hash(a, b) & (map->room - 1);
 }
 
-/* The slot of the key, or the empty one where it would be. */
+/* Returns the slot of the key, or the empty slot in which the key belongs. */
 static struct trace_map_slot *slot_of(const struct trace_map *map, uint64_t a, uint64_t b)
 {
     size_t at = home_of(map, a, b);
@@ -69,7 +69,8 @@ uint32_t *trace_map_add(struct trace_map *map, uint64_t a, uint64_t b, bool *is_
     return &slot->value;
 }
 
-/* What stands behind the slot moves up as far as its home lets it, so that no search ends too early. */
+/* Removes a key by moving later slots forward: a search ends at the first empty slot, so there must be no hole between a key and the slot
+   that its hash chooses (its home). */
 void trace_map_remove(struct trace_map *map, uint64_t a, uint64_t b)
 {
     struct trace_map_slot *slot = map->count ? slot_of(map, a, b) : NULL;

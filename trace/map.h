@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * map.h - a hash map from two numbers to one, for all that is looked up in a trace.
+ * map.h - a hash map from a pair of numbers, the key, to one number, the value. It serves all look-ups in a trace.
  *
- * Its owner is whoever has the struct; zeroed, it is empty. No locks: `weir trace` has one thread. The hash has a seed of its own in each
- * process, so that no file can be made whose keys all collide; nothing may depend on the order of the slots.
+ * A zeroed struct is an empty map. There are no locks: one thread uses a map. Each process has a random seed for the hash, so that nobody
+ * can make a file whose keys all collide; nothing may depend on the order of the slots.
  */
 #ifndef WEIR_TRACE_MAP_H
 #define WEIR_TRACE_MAP_H
@@ -23,16 +23,17 @@ struct trace_map {
     size_t count, room; /* room: 0 or a power of two */
 };
 
-/* Where the value of the key is; NULL without one. Valid until the map is changed. */
+/* Returns a pointer to the value of the key (a, b), or NULL if the map does not have the key. The pointer is valid until the map
+   changes. */
 uint32_t *trace_map_find(const struct trace_map *map, uint64_t a, uint64_t b);
 
-/* The same, of a key that is added with 0 where it is missing; *is_new says so. */
+/* Returns a pointer to the value of the key. If the map does not have the key, adds it with the value 0. *is_new: whether it was added. */
 uint32_t *trace_map_add(struct trace_map *map, uint64_t a, uint64_t b, bool *is_new);
 
 void trace_map_remove(struct trace_map *map, uint64_t a, uint64_t b);
 void trace_map_free(struct trace_map *map);
 
-/* 64 bits that depend on all of both numbers and on the seed. */
+/* Returns a 64-bit hash of both numbers and the seed. */
 uint64_t trace_map_hash(uint64_t a, uint64_t b);
 
 #endif
