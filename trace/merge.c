@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPENINGS_MAX = 1 << 20 }; /* that are looked at for names which several streams have */
+enum { OPENINGS_MAX = 1 << 20 }; /* openings of streams that are counted for the `streams` of names; further ones are ignored */
 
 static bool fail(struct trace *trace, const char *why)
 {
@@ -21,18 +21,18 @@ static bool fail(struct trace *trace, const char *why)
 /* Opening -------------------------------------------------------------------------------------------------------------------------------
  */
 
-/* A stream that was opened by a name, whose meaning is known only behind the first pass. */
+/* The opening of a stream under a name. The id of the name can be resolved only after the first pass over the file. */
 struct opening {
     uint64_t name, place, handle;
 };
 
-/* What the first pass collects. */
+/* The state of the first pass over the file, which trace_open() makes. */
 struct census {
     struct trace *trace;
-    struct trace_map threads; /* id: place in trace->threads */
+    struct trace_map threads; /* (thread's id, 0) has the index in trace->threads */
     size_t room;
-    uint64_t lost;
-    uint8_t *content; /* of the block */
+    uint64_t lost;    /* the sum of the lost events that the blocks report */
+    uint8_t *content; /* the content of the present block */
     struct opening *openings;
     size_t opening_count, opening_room;
 };
@@ -79,7 +79,8 @@ static void tell_openings(struct census *census)
                                census->openings[i].handle);
 }
 
-/* false, with the error: it has more definitions than are kept. */
+/* Reads one block: counts its events, and adds its definitions. A block that cannot be read is counted as lost. Returns false, and sets the
+   error, if the file has more definitions than are accepted. */
 static bool look_through(struct census *census, size_t number)
 {
     struct trace *trace = census->trace;
@@ -102,7 +103,7 @@ static bool look_through(struct census *census, size_t number)
     for (;;) {
         switch (trace_decoder_next(&decoder, &record, &definition)) {
         case TRACE_FOUND_EVENT:
-            /* A block of definitions alone is no thread's. */
+            /* Link the block to its thread at its first event. A block that has only definitions belongs to no thread. */
             if (trace->events == before)
                 link_block(census, number, &begin);
             count_event(trace, &record);
@@ -194,7 +195,7 @@ bool trace_open_fd(struct trace *trace, int fd, const char *path)
 
 bool trace_open(struct trace *trace, const char *path)
 {
-    /* A pipe or a device shall not block. */
+    /* O_NONBLOCK, so that opening a pipe or a device does not block. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0)
         return trace_open_fd(trace, fd, path);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * merge.h - a trace that is open: what its header says, and its events in one order, over all threads.
+ * merge.h - an open trace: its header, and the events of all its threads merged into one order.
  *
- * The opener owns it; one thread. trace_play() may be called as often as wanted, and gives the same events each time: a reader that wants
- * to know what led to a moment plays the trace once to find it, and once more up to it.
+ * The code that opens a trace owns it; one thread uses a trace. trace_play() may be called any number of times, and gives the same events
+ * each time: a reader that wants to know the events before a certain moment plays the trace once to find the moment, and once more up to
+ * it.
  *
  *     static bool look(void *context, const struct trace_event *event) { … return true; }
  *     if (trace_open(&trace, path) && trace_play(&trace, look, &mine)) …
@@ -16,80 +17,83 @@
 #include "trace/event.h"
 #include "trace/reader.h"
 
-/* What the header says. Texts are NULL and numbers 0 where it does not. */
+/* The values of the header (doc/trace.md). A text is NULL, and a number 0, if the header does not have the value. */
 struct trace_header {
     const char *weir, *program, *rank, *reason, *level, *policy;
-    const char *imported, *lacks; /* of what other program's file it was made, and what that does not tell */
+    const char *imported, *lacks; /* for a trace made from another program's file: the kind of file, and the data that it lacks */
     uint64_t pid;
-    uint64_t started_real; /* nanoseconds since 1970 of the moment that times count from */
+    uint64_t started_real; /* the moment from which the times of events count, in nanoseconds since 1970 */
     uint64_t driver;
     bool has_stacks;
 };
 
 /* The blocks of a thread. */
 struct trace_thread {
-    uint64_t id, begin; /* begin: the base time of the first block */
+    uint64_t id, begin; /* the operating system's number, and the base time of the first block */
     uint32_t number;
     size_t first_block, last_block;
 };
 
 #define TRACE_NO_BLOCK SIZE_MAX
 
-struct trace_orders; /* which numbers there are, to know which one comes next */
+struct trace_orders; /* all order numbers in the file (orders.h) */
 
 struct trace {
-    const char *path; /* the caller's */
+    const char *path; /* owned by the caller */
     struct trace_header header;
     struct trace_losses losses;
-    uint64_t events, kinds[TRACE_KIND_COUNT]; /* in all, and of each kind */
-    uint64_t first, last;                     /* times of the earliest and the latest event */
+    uint64_t events, kinds[TRACE_KIND_COUNT]; /* the number of events, and of events of each kind */
+    uint64_t first, last;                     /* the times of the earliest and the latest event */
     size_t thread_count;
-    char error[TRACE_ERROR_LEN]; /* why a function failed */
-    /* The rest is of merge.c and play.c. */
+    char error[TRACE_ERROR_LEN]; /* the reason if a function has failed */
+    /* Only merge.c and play.c use the following members. */
     struct trace_reader reader;
     struct trace_definitions definitions;
     struct trace_thread *threads;
-    size_t *next_blocks; /* of each block: the next one of its thread, or TRACE_NO_BLOCK */
+    size_t *next_blocks; /* for each block the next block of the same thread, or TRACE_NO_BLOCK */
     struct trace_orders *orders;
-    struct census *census; /* while it is opened */
-    struct play *play;     /* while it is played */
+    struct census *census; /* NULL unless the trace is being opened */
+    struct play *play;     /* NULL unless the trace is being played */
 };
 
-/* A place in the file, as definitions have it: the block's number, then the offset in its content, which has less than 23 bits. */
+/* Returns the present place of a decoder in the file, as the "position" of define.h: the number of the block, and in the lowest 23 bits the
+   offset in its content. */
 static inline uint64_t trace_place(size_t block, const struct trace_decoder *decoder)
 {
     return (uint64_t)block << 23 | (uint64_t)(decoder->bytes.at - decoder->begin);
 }
 
-/* Opens a file and looks through it once. false, with the error: it cannot be read at all. What is lost of it is no error: `losses` says
- * so. */
+/* Opens a file and reads through it once. Returns false, and sets the error, if the file cannot be read as a trace. Damaged or missing
+   parts of a trace are no error: `losses` counts them. Call trace_close() in either case. */
 bool trace_open(struct trace *trace, const char *path);
-/* The same of an open descriptor, which is the trace's from now on; path: what errors call it. */
+/* trace_open() for an open descriptor, which belongs to the trace from now on. path: the file's name. */
 bool trace_open_fd(struct trace *trace, int fd, const char *path);
-/* Also after trace_open() failed. */
+/* Frees everything, also after trace_open() has failed. */
 void trace_close(struct trace *trace);
 
-/* Is called for each event, which is valid until it returns; false ends the play. */
+/* The type of the function that trace_play() calls for each event. The event is valid until the function returns. To end the play, return
+   false. */
 typedef bool trace_event_fn(void *context, const struct trace_event *event);
 
 /*
- * Plays the trace, from its beginning to its end, or until `look` returns false. Events of a thread come in its order; serve and keep come
- * in the order of their stream, all others in that of the weir; what is left open goes by time. So times may step back a little. false,
- * with the error: the file changed, or needs too much memory.
+ * Plays the trace: calls look() for each event from the beginning to the end, or until look() returns false. The events of one thread come
+ * in the thread's order. The kinds SERVE and KEEP come in the order of their stream, all other kinds in the order of the weir. Where this
+ * leaves a choice, the earlier event comes first; all the same, times may step back a little. Returns false, and sets the error, if the
+ * file has changed, or if the play needs too much memory.
  */
 bool trace_play(struct trace *trace, trace_event_fn *look, void *context);
 
-/* For trace_close() alone: of a play that was left (trace/memory.h). */
+/* Frees the state of a play out of which memory_lacks() has jumped (memory.h). Only trace_close() and trace_play() call it. */
 void trace_play_end(struct trace *trace);
 
-/* The value of a key of the header; NULL without it. */
+/* Returns the value of a key of the header, or NULL if the header does not have the key. */
 const char *trace_value(const struct trace *trace, const char *key);
-/* Bytes that the device has; 0: the header does not tell. */
+/* Returns the bytes of memory that the device has, or 0 if the header does not say. */
 uint64_t trace_memory(const struct trace *trace, uint64_t device);
 
-/* The module that has the address, of several the last; NULL: none. */
+/* Returns the module that contains the address, the last defined one if there are several; NULL if there is none. */
 const struct trace_module *trace_module_of(const struct trace *trace, uint64_t address);
-/* Whether the process had a file of that name among its modules, in whatever folder. */
+/* Returns whether the process had loaded a file with that name, from any directory. */
 bool trace_has_module(const struct trace *trace, const char *name);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "trace/memory.h"
 
-/* Its archives are not made for a shared library, and so the one of a wheel does without. */
+/* The static archives of libdw cannot be linked into a shared library, so the shared library in a Python wheel is built without libdw. */
 #if defined(HAVE_LIBDW) && !defined(WEIR_WITHOUT_LIBDW)
 #include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
@@ -26,15 +26,16 @@ struct object {
     char build_id[2 * BUILD_ID_MAX + 1];
     size_t segment_count;
     struct segment {
-        uint64_t offset, length, address; /* of what is in the file; address: before the program is loaded anywhere */
+        uint64_t offset, length, address; /* offset and length in the file, and the address that the file gives for the segment */
     } segments[SEGMENTS_MAX];
-    Dwfl *dwfl; /* NULL unless it is known */
+    Dwfl *dwfl; /* NULL unless `state` is OBJECT_KNOWN */
     Dwfl_Module *module;
 };
 
 /*
- * A descriptor, or -1. Opening the wrong thing may wait (a FIFO) or do something (a device), so it is found out first what it is, of what
- * is opened then. Files of /proc have no size.
+ * Opens a regular file for reading, and returns a descriptor, or -1. Opening a FIFO may block, and opening a device may have effects. So
+ * the path is opened with O_PATH first, which does neither; if this finds a regular file, that same file is opened. Files in /proc have the
+ * size 0, and are refused, too.
  */
 static int open_regular(const char *path)
 {
@@ -66,7 +67,7 @@ static bool has_build_id(Elf *elf, const char *wanted)
     return true;
 }
 
-/* Where the file's bytes are in memory. */
+/* Reads from the program headers at which addresses the parts of the file are loaded. */
 static void read_segments(struct object *object, Elf *elf)
 {
     size_t count;
@@ -79,7 +80,7 @@ static void read_segments(struct object *object, Elf *elf)
     }
 }
 
-/* Looks at the file of the descriptor, which stays open. */
+/* Checks whether the file is the recorded object, and reads its segments. Returns the state of the object. The descriptor stays open. */
 static enum object_state examine(struct object *object, int fd)
 {
     enum object_state state = OBJECT_UNKNOWN;
@@ -93,7 +94,8 @@ static enum object_state examine(struct object *object, int fd)
     return state;
 }
 
-/* Opens a file with debug information, if it belongs to the object. */
+/* Opens a file with debug information. Returns the descriptor, and sets *name to the path, if the file has the object's build id; else
+   -1. */
 static int open_debug(const struct object *object, const char *path, char **name)
 {
     int fd = open_regular(path);
@@ -111,8 +113,8 @@ static int open_debug(const struct object *object, const char *path, char **name
 }
 
 /*
- * Stands in the place of libdwfl's own, which asks a server wherever $DEBUGINFOD_URLS is set, and that is set for everybody on some
- * systems. `link` is what the file says of itself, so it may be anything.
+ * Finds the file with the object's debug information. It replaces libdwfl's own function, which asks a server if $DEBUGINFOD_URLS is set,
+ * as some systems do for all users. `link` comes from the object's file, so it is not trusted: a name with a slash is ignored.
  */
 static int find_debug(Dwfl_Module *module, void **data, const char *module_name, Dwarf_Addr base, const char *file, const char *link,
                       GElf_Word crc, char **name)
@@ -136,14 +138,14 @@ static int find_debug(Dwfl_Module *module, void **data, const char *module_name,
     return fd;
 }
 
-/* Never called for a file that is given. */
+/* libdwfl wants this callback, but does not call it: the file is given to dwfl_report_elf(). */
 static int find_elf(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, char **file, Elf **elf)
 {
     (void)module, (void)data, (void)name, (void)base, (void)file, (void)elf;
     return -1;
 }
 
-/* Takes the descriptor. */
+/* Opens the file with libdwfl, which takes over the descriptor. If that fails, the state becomes OBJECT_UNKNOWN. */
 static void start(struct object *object, const char *path, int fd)
 {
     static const Dwfl_Callbacks callbacks = {.find_elf = find_elf, .find_debuginfo = find_debug, .section_address = NULL};
@@ -186,7 +188,8 @@ enum object_state object_state(const struct object *object)
     return object->state;
 }
 
-/* clang writes no index of addresses, without which libdw before 0.189 finds no line: each unit is asked. */
+/* Finds the line of an address by asking each compilation unit. clang writes no index of addresses (.debug_aranges), and libdw before 0.189
+   finds no line without it. */
 static const char *search_line(Dwfl_Module *module, uint64_t address, int *line)
 {
     Dwarf_Addr bias;
