@@ -20,7 +20,7 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Makes an array so long that it has that place; new ones are zero. */
+/* Returns the array, made long enough to have the index `place`. New items are zeroed. */
 static void *reach(void *items, size_t *count, size_t *room, size_t place, size_t size)
 {
     if (place < *count)
@@ -116,12 +116,12 @@ void model_span_join(struct model_span *sum, const struct model_span *span)
 
 uint64_t model_held(const struct model_pool *pool)
 {
-    /* What is reserved was asked for some time ago. */
+    /* The recorded figure of reserved bytes may be older than the newest blocks, so take the larger of the two. */
     uint64_t given = plus(pool->live.given, pool->cached);
     return pool->has_reserved && pool->reserved > given ? pool->reserved : given;
 }
 
-/* Goes on with what a pool holds, which was `before`. */
+/* Updates the sum and the peaks of held bytes after a change of the pool. before: the pool's held bytes before the change. */
 static void hold(struct model *model, struct model_pool *pool, uint64_t before)
 {
     uint64_t held = model_held(pool);
@@ -149,7 +149,7 @@ const struct model_block *model_find(const struct model *model, uint64_t address
     return find(model, address, pool);
 }
 
-/* Takes a block out of the sums that it is in. */
+/* Removes a block from the sums. */
 static void leave(struct model *model, const struct model_block *block)
 {
     struct model_pool *pool = pool_of(model, block->pool);
@@ -167,6 +167,7 @@ static void leave(struct model *model, const struct model_block *block)
     hold(model, pool, before);
 }
 
+/* Adds a block to the sums of its state: of live blocks by pool, tag, stack and stream; of cached blocks by pool. */
 static void enter(struct model *model, const struct model_block *block)
 {
     struct model_pool *pool = pool_of(model, block->pool);
@@ -188,6 +189,7 @@ static void enter(struct model *model, const struct model_block *block)
     hold(model, pool, before);
 }
 
+/* Adds a block for the event's address and pool, in a free place if there is one. */
 static struct model_block *make_block(struct model *model, const struct trace_event *event)
 {
     bool is_new;
@@ -202,11 +204,11 @@ static struct model_block *make_block(struct model *model, const struct trace_ev
     return &model->blocks[*place];
 }
 
-/* The event's block is from now on as the event says. */
+/* Gives the event's block the given state and the fields of the event. Adds the block if it is not known yet. */
 static void begin(struct model *model, const struct trace_event *event, enum model_state state)
 {
     struct model_block *block = find(model, event->address, event->pool);
-    /* What a cache gives out, or takes, it has changed hands; anything else that is there was freed before, without a word. */
+    /* It is normal that the block is known if it goes into a cache, or comes from one. In all other cases its free was lost: count that. */
     if (block) {
         bool is_expected = event->kind == TRACE_KEEP || (event->kind == TRACE_SERVE && block->state == MODEL_CACHED);
         model->reused += !is_expected;
@@ -232,7 +234,8 @@ static void begin(struct model *model, const struct trace_event *event, enum mod
     enter(model, block);
 }
 
-/* Whether an event that ends a block is of an earlier one at that address: it happened before that which began this one. */
+/* Returns whether an event that ends a block is older than the event that began this block. Then it belongs to an earlier block at the same
+   address. Only order numbers of the same sort (orders.h) can be compared. */
 static bool is_late(const struct model_block *block, const struct trace_event *event)
 {
     bool is_same_sort = trace_event_is_of_stream(block->kind) == trace_event_is_of_stream(event->kind) &&
@@ -240,7 +243,8 @@ static bool is_late(const struct model_block *block, const struct trace_event *e
     return is_same_sort && event->order < block->order;
 }
 
-/* The program, or a cache, lets go of the event's block. Whether it had it. */
+/* Finds the block that the event ends. Returns whether the event may end the block; if not, because the block is unknown (*block is NULL)
+   or the event is late, counts that. */
 static bool may_end(struct model *model, const struct trace_event *event, struct model_block **block)
 {
     *block = find(model, event->address, event->pool);
@@ -253,6 +257,7 @@ static bool may_end(struct model *model, const struct trace_event *event, struct
     return false;
 }
 
+/* Removes a block from the sums and from the map, and makes its place free. */
 static void drop(struct model *model, struct model_block *block)
 {
     leave(model, block);
@@ -275,7 +280,7 @@ void model_forget_live(struct model *model)
             drop(model, &model->blocks[i]);
 }
 
-/* A block that the program had goes into a cache. One that was never seen is in it from now on, too. */
+/* Moves a block from the program to a cache. A block that was not known is cached from now on, too. */
 static void keep(struct model *model, const struct trace_event *event)
 {
     struct model_block *block;
@@ -297,7 +302,7 @@ static void apply_block(struct model *model, const struct trace_event *event)
     case TRACE_KEEP:
         keep(model, event);
         break;
-    default: /* live and cached say nothing of a block that is known */
+    default: /* LIVE and CACHED add a block that is not known yet; they change no known one */
         if (!find(model, event->address, event->pool))
             begin(model, event, event->kind == TRACE_LIVE ? MODEL_LIVE : MODEL_CACHED);
     }
@@ -320,7 +325,8 @@ static void apply_figures(struct model *model, const struct trace_event *event)
     set_reserved(model, pool_of(model, event->pool), event->b);
 }
 
-/* What a pool got from its device, or gave back. Of a pool of CUDA figures stand behind growth; an arena's trim unmaps. */
+/* Applies an event by which a pool got memory from its device, or gave some back. Reserved bytes change here only where no other event says
+   so: the growth of a CUDA pool has an event FIGURES as well, and the trim of an arena events UNMAP. */
 static void apply_memory(struct model *model, const struct trace_event *event)
 {
     struct model_pool *pool = pool_of(model, event->pool);
@@ -336,7 +342,7 @@ static void apply_memory(struct model *model, const struct trace_event *event)
         set_reserved(model, pool, minus(pool->reserved, event->a));
 }
 
-/* Its stack is in the list of stacks, also if no block has it. */
+/* Counts a call that held its thread up. The call's stack enters the list of stacks even if no block has that stack. */
 static void apply_held(struct model *model, const struct trace_event *event)
 {
     bool is_new;

@@ -68,7 +68,7 @@ void trace_orders_free(struct trace_orders *orders)
     *orders = (struct trace_orders){0};
 }
 
-/* To the first number from there on. */
+/* Moves the turn to the first number of the sort that is not below `from`, or sets is_over. */
 static void advance(struct trace_turn *turn, const struct trace_orders *orders, uint64_t from)
 {
     for (; turn->chunk < turn->end; turn->chunk++) {
