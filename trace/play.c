@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * play.c - trace_play(): the events of all threads in one order. Each thread is read block by block, at a cursor.
+ * play.c - trace_play(): merges the events of all threads into one order. Each thread has a cursor, which reads the thread block by block.
  *
- * Numbers make the order: those of the weir, and behind each of them the serves and keeps that say they came after it, those of one stream by
- * their own numbers. Where that leaves it open, the earlier one goes first. Of each sort, the next number that the file has is waited for.
+ * The order numbers decide. The events that are numbered for the weir come in the order of their numbers. SERVE and KEEP come behind the
+ * event of the weir that their `after` names, those of one stream in the order of the stream's own numbers. If this leaves a choice, the
+ * earlier event comes first. A cursor whose event is not the next one of its sort (orders.h) waits until the events with lower numbers were
+ * played.
  */
 #include "trace/memory.h"
 #include "trace/merge.h"
@@ -12,9 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { OPEN_BYTES_MAX = 1 << 30 }; /* unpacked blocks at a time, one for each thread */
+enum { OPEN_BYTES_MAX = 1 << 30 }; /* bytes of all unpacked blocks, of which each thread has one at a time */
 
-#define COARSE UINT64_C(10000000) /* ns that a clock may be early, and some more: so long before a thread is looked into */
+/* Nanoseconds. The coarse clock can be up to 4 ms early, so a thread is opened so long before the play reaches the thread's base time. */
+#define COARSE UINT64_C(10000000)
 
 static bool fail(struct trace *trace, const char *why)
 {
@@ -22,39 +25,39 @@ static bool fail(struct trace *trace, const char *why)
     return false;
 }
 
-/* A thread that is being read, at its next event. */
+/* The reading position in a thread: the thread's next event. A cursor is either in the heap or waits for its turn. */
 struct cursor {
     const struct trace_thread *thread;
     size_t block;
-    uint8_t *content; /* of the block */
+    uint8_t *content; /* the content of the block */
     size_t room;
     struct trace_decoder decoder;
-    struct trace_record record;
-    uint32_t sort;        /* of the record */
-    struct cursor *later; /* that waits in the same sort, for a later number */
-    size_t place;         /* in play->waiting, while it waits */
+    struct trace_record record; /* the next event */
+    uint32_t sort;              /* the sort of its order number */
+    struct cursor *later;       /* in the list of its sort's waiting cursors: the one with the next higher number */
+    size_t place;               /* the index in play->waiting, if the cursor waits */
 };
 
 struct sort {
     struct trace_turn turn;
-    struct cursor *waiting; /* by number */
+    struct cursor *waiting; /* the waiting cursors of this sort, the lowest number first */
 };
 
 struct play {
     struct trace *trace;
     struct sort *sorts;
-    struct cursor **heap; /* in order: those that do not wait for their turn */
+    struct cursor **heap; /* a binary heap, by is_before(), of the cursors that do not wait */
     size_t heap_count;
-    const struct trace_thread **threads; /* by their beginnings */
-    size_t begun;                        /* of them */
-    struct cursor **waiting;             /* all that wait */
+    const struct trace_thread **threads; /* by their base times */
+    size_t begun;                        /* how many of the threads were begun */
+    struct cursor **waiting;             /* all cursors that wait, in any order */
     size_t waiting_count, open_bytes;
-    struct trace_map names; /* of open streams that have one: (handle, 0): the number of the name */
-    struct cursor *beginning; /* that is in neither list yet */
+    struct trace_map names; /* for each open stream with a name: (handle, 0) has the number of the name */
+    struct cursor *beginning; /* a cursor that is in neither list yet; listed here so that it is freed if host memory runs out */
     bool is_good;
 };
 
-/* The number of the weir that the record has, or came after. */
+/* Returns the place of the event among the numbers of the weir: its own number or, for SERVE and KEEP, the number that it came after. */
 static uint64_t position(const struct cursor *cursor)
 {
     return cursor->sort ? cursor->record.after : cursor->record.order;
@@ -81,7 +84,7 @@ static void heap_up(struct play *play, struct cursor *cursor)
     play->heap[at] = cursor;
 }
 
-/* Puts the cursor in the place of the first one. */
+/* Replaces the first cursor of the heap by this one, and restores the order of the heap. */
 static void heap_down(struct play *play, struct cursor *cursor)
 {
     size_t at = 0;
@@ -124,11 +127,11 @@ static bool open_block(struct play *play, struct cursor *cursor)
     }
     if (!trace_reader_unpack(&trace->reader, block, cursor->content))
         return fail(trace, trace->reader.error);
-    /* It began well when the trace was opened. */
+    /* trace_open() has decoded the beginning of this block without an error. */
     return trace_decoder_begin(&cursor->decoder, cursor->content, block->decoded) || fail(trace, "it changed while it was read");
 }
 
-/* To the next event of the thread. false: there is none, or the play failed. */
+/* Moves the cursor to the next event of its thread. Returns false if there is none, or if the play has failed. */
 static bool step(struct play *play, struct cursor *cursor)
 {
     struct trace_definition definition;
@@ -176,7 +179,7 @@ static void wait_for_turn(struct play *play, struct cursor *cursor)
     play->waiting[play->waiting_count++] = cursor;
 }
 
-/* Lets go who waits in the sort, if it is their turn, or the first of them anyway. */
+/* Puts the waiting cursors of the sort whose turn it is back into the heap. anyway: the first of them even if it is not its turn. */
 static void let_go(struct play *play, struct sort *sort, bool anyway)
 {
     while (sort->waiting && (anyway || trace_turn_is(&sort->turn, sort->waiting->record.order))) {
@@ -191,7 +194,8 @@ static void let_go(struct play *play, struct sort *sort, bool anyway)
     }
 }
 
-/* The numbers contradict each other: of those whose number is the least in its sort, the earliest goes. */
+/* All cursors wait for each other, so the numbers in the file contradict each other. Lets one cursor go on: among the first waiting cursors
+   of all sorts, the one that is_before() puts first. */
 static void break_knot(struct play *play)
 {
     const struct cursor *first = NULL;
@@ -204,7 +208,7 @@ static void break_knot(struct play *play)
         let_go(play, &play->sorts[first->sort], true);
 }
 
-/* The name by which the event's stream is open, up to its close. */
+/* Returns the name of the event's stream, or NULL, and keeps play->names up to date when a stream is opened or closed. */
 static const struct trace_text *name_of(struct play *play, const struct trace_event *event)
 {
     uint32_t *known = trace_map_find(&play->names, event->stream, 0);
@@ -251,7 +255,7 @@ static void resolve(struct play *play, const struct cursor *cursor, struct trace
         event->stream_name = name_of(play, event);
 }
 
-/* One event, of the cursor that is the first in the heap. */
+/* Plays the event of the cursor, which is the first in the heap, and moves the cursor on. Returns false if the play ends. */
 static bool take_turn(struct play *play, struct cursor *cursor, trace_event_fn *look, void *context)
 {
     struct sort *sort = &play->sorts[cursor->sort];
@@ -270,7 +274,7 @@ static bool take_turn(struct play *play, struct cursor *cursor, trace_event_fn *
     return play->is_good;
 }
 
-/* Whether the next thread may have something to say before the first in the heap. */
+/* Returns whether the next thread must be begun, since it may have an event that comes before the first one in the heap. */
 static bool must_begin(const struct play *play)
 {
     if (play->begun == play->trace->thread_count)

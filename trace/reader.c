@@ -21,8 +21,8 @@
 #include <zstd.h>
 #endif
 
-/* Of blocks whose CRC is wrong, so many bytes are read for each byte of the file before the reader gives up: each `WBLK` that it meets may
-   claim to begin a long block. */
+/* The reader gives up after it has read VAIN_ALWAYS bytes, and VAIN_FACTOR times the size of the file, in blocks whose CRC is wrong.
+   Without a limit a hostile file could make it read for very long: at each `WBLK` a long block may seem to begin. */
 enum { VAIN_FACTOR = 16, VAIN_ALWAYS = 64 << 20 };
 
 static bool fail(struct trace_reader *reader, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -43,7 +43,7 @@ static uint32_t number_of(const uint8_t *bytes, size_t len)
     return value;
 }
 
-/* All of these bytes of the file; false, with the error, without them. */
+/* Reads exactly `len` bytes of the file. Returns false, and sets the error, if that is not possible. */
 static bool read_at(struct trace_reader *reader, uint64_t offset, void *bytes, size_t len)
 {
     for (size_t done = 0; done < len;) {
@@ -61,8 +61,8 @@ static bool read_at(struct trace_reader *reader, uint64_t offset, void *bytes, s
 
 /* Blocks ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Reads a block at that place, its content into reader->stored, and *tried: bytes that its CRC was made of. false, with the error: none is
-   whole there. */
+/* Reads the block at that offset, with its content into reader->stored. Adds the bytes over which a CRC was computed to *tried. Returns
+   false, and sets the error, if there is no undamaged block. */
 static bool read_block(struct trace_reader *reader, uint64_t offset, struct trace_block *block, uint64_t *tried)
 {
     uint8_t head[TRACE_BLOCK_HEADER];
@@ -106,7 +106,7 @@ static bool unpack_zstd(struct trace_reader *reader, const struct trace_block *b
 }
 #endif
 
-/* From reader->stored. */
+/* Unpacks the content of the block from reader->stored. Returns false, and sets the error, if that is not possible. */
 static bool unpack(struct trace_reader *reader, const struct trace_block *block, uint8_t *content)
 {
     if (block->coding == 0 && block->stored == block->decoded) {
@@ -146,7 +146,7 @@ static char *copy(const char *text, size_t len)
     return made;
 }
 
-/* The pairs up to the first that is wrong. */
+/* Reads the pairs of the header. Returns false if one of them is wrong; the pairs before it are kept. */
 static bool read_header(struct trace_reader *reader, struct trace_bytes content)
 {
     uint64_t count;
@@ -175,6 +175,7 @@ const char *trace_reader_value(const struct trace_reader *reader, const char *ke
     return NULL;
 }
 
+/* Keeps the description of the first loss. */
 static void note(struct trace_reader *reader, const char *what)
 {
     if (!reader->losses.first[0])
@@ -197,7 +198,7 @@ void trace_reader_conclude(struct trace_reader *reader)
         note(reader, "it has no end: its writer was killed, or still writes");
 }
 
-/* A header or an end, which are read at once. */
+/* Unpacks and reads a header block or an end block. */
 static void use_block(struct trace_reader *reader, const struct trace_block *block)
 {
     uint8_t *content = reader->content = must(malloc((size_t)block->decoded + 1));
@@ -232,7 +233,7 @@ static void take_block(struct trace_reader *reader, const struct trace_block *bl
 /* The file ------------------------------------------------------------------------------------------------------------------------------
  */
 
-/* Where the next `WBLK` begins from there on; the size of the file without one. */
+/* Returns the offset of the first `WBLK` from that offset on, or the size of the file if there is none. */
 static uint64_t find_magic(struct trace_reader *reader, uint64_t offset)
 {
     uint8_t bytes[1 << 16];
