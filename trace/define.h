@@ -24,7 +24,7 @@ struct trace_sort {
     size_t object_count, object_room;
     struct trace_meaning *meanings; /* in the order of the file; once sealed, sorted by id, then by position */
     size_t meaning_count, meaning_room;
-    struct trace_map by_content; /* until sealed: (hash of the content, 0, 1, … for contents with the same hash) has the object's number */
+    struct trace_map by_content; /* until sealed: (hash of the content, N) has the number of the object that is Nth with that hash */
     struct trace_map by_id;      /* once sealed: (id, 0) has the index of the id's first meaning, (id, 1) the object of an undefined id */
 };
 

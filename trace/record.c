@@ -65,7 +65,7 @@ static enum trace_found wrong(struct trace_decoder *decoder, const char *why)
     return TRACE_FOUND_WRONG;
 }
 
-/* Adds a signed difference to a field that goes on from event to event. */
+/* Reads a signed difference, and adds it to *value, the field's value in the event before. */
 static bool take_step(struct trace_bytes *bytes, uint64_t *value)
 {
     uint64_t step;
@@ -154,7 +154,7 @@ static enum trace_found take_definition(struct trace_decoder *decoder, unsigned 
     return TRACE_FOUND_DEFINITION;
 }
 
-/* What nobody knows. */
+/* Skips a record with a code that this version does not know. */
 static bool skip(struct trace_decoder *decoder)
 {
     uint64_t len;

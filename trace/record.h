@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * record.h - the records in the content of a block of events, one after the other, as they stand there.
+ * record.h - decodes the records (events and definitions) in the content of a block, one after the other.
  *
- * Pure. The content belongs to somebody else and has to outlive the decoder, and what it returns, which points into it.
+ * Pure functions. The caller owns the content. It must stay valid as long as the decoder and the records are used, since both point into
+ * it.
  */
 #ifndef WEIR_TRACE_RECORD_H
 #define WEIR_TRACE_RECORD_H
@@ -23,13 +24,13 @@ enum trace_definition_code {
 struct trace_definition {
     enum trace_definition_code code;
     uint64_t id;
-    uint64_t numbers[3]; /* in their order; of a stack the count of frames */
+    uint64_t numbers[3]; /* the numbers behind the id, in the order of doc/trace.md; for a stack, the number of frames */
     const char *strings[2];
     size_t lengths[2];
-    struct trace_bytes frames; /* of a stack, each good */
+    struct trace_bytes frames; /* for a stack, its frames as varints, which were checked */
 };
 
-/* An event with ids. */
+/* An event whose ids are not resolved yet. */
 struct trace_record {
     enum trace_kind kind;
     uint64_t time, order, after, stream, pool, address, size, given, tag, stack, a, b;
@@ -38,18 +39,19 @@ struct trace_record {
 struct trace_decoder {
     struct trace_bytes bytes;
     const uint8_t *begin;
-    uint64_t thread, base, lost; /* what the block begins with */
-    uint64_t time, stream, address;
-    uint64_t orders[2]; /* 1 + the last: in the weir; in any stream */
-    const char *wrong;
+    uint64_t thread, base, lost;    /* the beginning of the block: thread, base time, lost events */
+    uint64_t time, stream, address; /* the values of the last event that had them */
+    uint64_t orders[2];             /* 1 + the last order number of the weir, and 1 + that of any stream */
+    const char *wrong;              /* a description of the error */
 };
 
 enum trace_found { TRACE_FOUND_EVENT, TRACE_FOUND_DEFINITION, TRACE_FOUND_END, TRACE_FOUND_WRONG };
 
-/* false, with decoder->wrong: the content does not begin as one of events does. */
+/* Begins to decode a block. Returns false, and sets decoder->wrong, if the beginning of the content is wrong. */
 bool trace_decoder_begin(struct trace_decoder *decoder, const uint8_t *content, size_t len);
 
-/* The next record, in `record` or `definition`. WRONG, with decoder->wrong: what follows cannot be read. */
+/* Decodes the next record into `record` or `definition`; the result says which. Returns TRACE_FOUND_WRONG, and sets decoder->wrong, if the
+   rest of the block cannot be decoded. */
 enum trace_found trace_decoder_next(struct trace_decoder *decoder, struct trace_record *record, struct trace_definition *definition);
 
 #endif

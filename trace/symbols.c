@@ -12,14 +12,14 @@
 #include "trace/memory.h"
 #include "trace/object.h"
 
-#define MANGLED_MAX 1024 /* bytes of a name that is handed to the C++ library, which takes names apart recursively */
+#define MANGLED_MAX 1024 /* longer names are not demangled: the C++ library does that recursively, and could exhaust the stack */
 
 struct symbols {
-    size_t known_count; /* opened ones that can be asked */
-    struct trace_map by_module; /* number: place in `opened` */
-    struct object **opened;     /* NULL: too many were opened before */
+    size_t known_count; /* objects in `opened` that can be searched */
+    struct trace_map by_module; /* (number of the module, 0) has the index in `opened` */
+    struct object **opened;     /* an item is NULL if too many objects were open already */
     size_t opened_count, opened_room;
-    struct trace_map by_address; /* address and number of the module: place in `found` */
+    struct trace_map by_address; /* (address, number of the module) has the index in `found` */
     struct symbol **found;
     size_t found_count, found_room;
 };
@@ -47,7 +47,8 @@ void symbols_free(struct symbols *symbols)
     free(symbols);
 }
 
-/* NULL: too many were opened. Where there is no memory all that was made so far is in a list already, and so is freed. */
+/* Returns the object of a module, opened on first use; NULL if too many objects are open already. The item of the list is added before the
+   object is opened, so that nothing leaks if memory_lacks() jumps out of the call (memory.h). */
 static struct object *object_of(struct symbols *symbols, const struct trace_module *module)
 {
     bool is_new;
@@ -63,7 +64,7 @@ static struct object *object_of(struct symbols *symbols, const struct trace_modu
     return *opened;
 }
 
-/* The text, or else a copy of the other one, without what a terminal would obey. */
+/* Returns `text` or, if that is NULL, a copy of `other`, with a question mark in place of each control character. */
 static char *printable(char *text, const char *other)
 {
     if (!text)
@@ -84,7 +85,8 @@ static void find_demangler(void)
         *(void **)&demangler = dlsym(library, "__cxa_demangle");
 }
 
-/* The name as it is written in C++, by the library of that, which weir does not need otherwise. NULL: it stays as it is. */
+/* Returns the demangled form of a C++ name, or NULL if the name is not mangled. The C++ library is loaded for this purpose only; without it
+   the result is NULL, too. */
 static char *demangle(const char *name)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
