@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * write.c - makes a trace of what a caller has read of another program's file: definitions first, then the events thread by thread, as a
- * reader puts them in order by their numbers.
+ * write.c - makes a trace from data that the caller has read from another program's file. Definitions are written first, then the events,
+ * thread by thread; each event gets an order number, by which a reader restores their order.
  *
- * The bytes are those of the recorder's own traces (lib/trace/record.h).
+ * The format is that of the recorder's own traces (lib/trace/record.h).
  */
 #include "config.h"
 
@@ -20,12 +20,12 @@
 
 struct weir_trace_writer {
     int fd;
-    int failure;                           /* errno of what failed first; 0: nothing */
-    uint64_t counts[WEIR_TRACE_KINDS + 1]; /* rows of each table */
-    struct weir__trace_bytes values;       /* of the header, which is written before the first definition */
-    bool has_header;
+    int failure;                           /* errno of the first failure, or 0 */
+    uint64_t counts[WEIR_TRACE_KINDS + 1]; /* the number of rows written to each table */
+    struct weir__trace_bytes values;       /* the values of the header, until it is written with the first definition or event */
+    bool has_header;                       /* the header was written */
     struct weir__trace_coder coder;
-    uint8_t *block; /* with room for the largest one */
+    uint8_t *block; /* a buffer for the largest possible block */
 };
 
 static void fail(weir_trace_writer *writer, int why)
@@ -93,7 +93,7 @@ static void write_header(weir_trace_writer *writer)
 
 /* Definitions -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Writes what the coder has, if that is much, and goes on with a block of the same thread. */
+/* If the coder's block is full, writes it, and begins another block of the same thread. */
 static void make_room(weir_trace_writer *writer, uint64_t thread)
 {
     if (writer->coder.content.len < WEIR__TRACE_SOURCE_FULL)
@@ -156,7 +156,7 @@ void weir_trace_write_stack(weir_trace_writer *writer, const uint32_t *lines, si
 
 /* Events ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* The ids of rows are one more, and 0 is none. */
+/* Returns the id for the row number in a column: rows count from 0 and -1 means none, ids count from 1 and 0 means none. */
 static uint64_t id_of(const int32_t *column, uint64_t at)
 {
     return column && column[at] >= 0 ? (uint64_t)column[at] + 1 : 0;
@@ -181,7 +181,7 @@ static void put_event(weir_trace_writer *writer, const weir_trace_events *events
                          : 0,
         .b = events->b ? events->b[at] : 0,
     };
-    /* Those of caches count in their streams, which no file of another program tells of. */
+    /* SERVE and KEEP are refused: their order numbers would count within a stream, and no other program's file has such numbers. */
     if (record.kind == WEIR__KIND_SERVE || record.kind == WEIR__KIND_KEEP || !weir__trace_coder_put(&writer->coder, &record))
         fail(writer, EINVAL);
 }
