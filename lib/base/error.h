@@ -14,8 +14,7 @@
 /* Writes an error into the record, unless the record already holds an error or `error` is NULL. Returns `status`. */
 __attribute__((format(printf, 3, 4))) weir_status weir__fail(weir_error *error, weir_status status, const char *format, ...);
 
-/* weir__fail() for a failed GPU call: the status is weir__status_of(code), and the text becomes "<message>: <CUDA's name>: <CUDA's text>".
-   */
+/* weir__fail() for a failed GPU call: the status is weir__status_of(code), and CUDA's name and text of the code follow the message. */
 __attribute__((format(printf, 4, 5))) weir_status weir__fail_gpu(weir_error *error, const struct gpu *gpu, int code, const char *format,
                                                                   ...);
 

@@ -3,8 +3,8 @@
  * event.h - events of Weir's own, recorded behind the work of a stream. Weir waits for a stream that the program may capture only by such
  * an event, never by synchronising the stream.
  *
- * Call these functions in relaxed capture mode. They log nothing, and where they return a bool CUDA's code is lost: the callers are
- * background work without anybody to report an error to.
+ * Call these functions in relaxed capture mode. They log nothing, and those that return a bool do not return CUDA's code: the callers have
+ * nobody to report an error to.
  */
 #ifndef WEIR_LIB_EVENT_H
 #define WEIR_LIB_EVENT_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* format.h - numbers and codes as people read them, for error texts and reports. */
+/* format.h - formats sizes, times and error codes for error texts and reports. */
 #ifndef WEIR_LIB_FORMAT_H
 #define WEIR_LIB_FORMAT_H
 

@@ -362,7 +362,7 @@ void weir__service_wake(struct weir__job *job, uint64_t when)
 {
     if (weir__is_forked())
         return;
-    WEIR__CALL; /* the eventfd's write is a cancellation point, and a free into a cache comes here without a WEIR__CALL of its own */
+    WEIR__CALL; /* writing to the eventfd is a cancellation point, and a cached free comes here without a WEIR__CALL of its own */
     pthread_mutex_lock(&service.lock);
     if (when < job->due)
         job->due = when;

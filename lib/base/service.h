@@ -43,8 +43,9 @@ static inline uint64_t weir__service_earlier(uint64_t a, uint64_t b)
 
 /*
  * Adds a job, which first runs when woken. The first job starts the thread; while an old thread is being stopped, the call waits for its
- * end. Call CUDA once before you add a job that calls CUDA: only then is the thread stopped at exit before CUDA is. Fails with
- * WEIR_NO_HOST_MEMORY (the thread cannot be started), WEIR_BUSY (the process is exiting) or WEIR_FORKED; the job is not added then.
+ * end. Call CUDA once before you add a job that calls CUDA: only then does exit() stop the thread before it shuts CUDA down. Returns
+ * WEIR_NO_HOST_MEMORY if the thread cannot be started, WEIR_BUSY if the process is exiting, or WEIR_FORKED; the job is not added in these
+ * cases.
  */
 weir_status weir__service_add(struct weir__job *job, weir_error *error);
 

@@ -28,7 +28,7 @@ struct weir__link {
 struct weir__buckets {
     struct weir__buckets *former; /* the buckets before the table grew: kept for readers without the lock */
     struct weir__link *_Atomic *heads;
-    unsigned shift; /* the hash shifted right by so many bits is the number of the bucket */
+    unsigned shift; /* number of a bucket = hash >> shift */
 };
 
 struct weir__table {

@@ -9,7 +9,7 @@
  * A *line* is the work of one stream, or all work of one device, as a sequence of numbered steps. A free on a line notes the line's present
  * step. A *mark* is an event of Weir's own, recorded on the stream, that ends a step: once the event is complete, so are all frees of that
  * step and of earlier steps. A mark *covers* these frees, and to *cover* a line means to record a mark behind its frees. A *debt* is the
- * memory that one owner, such as a pool or an arena, has freed on one line and does not know to be complete; its *parts* are bytes by step.
+ * memory that one owner, such as a pool, has freed on one line and does not know to be complete; its *parts* are bytes by step.
  * A *point* is one step of a line. A *parked* block was used on several streams, so that no single stream can free it; it waits until one
  * point of each stream is complete. The *fences* are all lines and parked blocks of one device.
  *
@@ -66,8 +66,8 @@ enum weir__line_kind {
     WEIR__LINE_PASSING,
     /* A stream that was capturing when it was closed. The capture may still go on, and Weir cannot ask any more. */
     WEIR__LINE_CAPTURED,
-    /* A stream that was closed or destroyed. A free that names a GONE or CAPTURED stream shows that the stream lives: it becomes PASSING.
-       */
+    /* A stream that was closed or destroyed. If a free names a GONE or CAPTURED stream, the stream is alive, and the line becomes
+       PASSING. */
     WEIR__LINE_GONE,
     /* All work of one device. */
     WEIR__LINE_DEVICE,
@@ -97,7 +97,7 @@ struct weir__line {
 
     /* Read without a lock; all but `is_wanted` and `uncovered` are written under `lock`: */
     _Atomic enum weir__line_kind kind;
-    _Atomic uint64_t step;      /* the step that a free notes now */
+    _Atomic uint64_t step;      /* the step that a free notes now. synchronise() in wait.c raises that of a DEVICE line without `lock` */
     _Atomic uint64_t done;      /* the last step that is known to be complete */
     atomic_bool is_wanted;      /* the next mark becomes a wanted one */
     _Atomic uint64_t uncovered; /* at least the bytes freed since the newest mark. A free adds to it, a mark sets it to 0 */
@@ -140,7 +140,7 @@ struct weir__tracker {
     uint64_t (*pass)(struct weir__debt *debt, uint64_t after, uint64_t until, struct weir__debt *to, uint64_t step);
 };
 
-/* All debts of one owner of memory: a member of the struct of a pool or an arena. */
+/* All debts of one owner of memory: a member of the owner's struct, such as weir_pool. */
 struct weir__debts {
     struct weir__fences *fences; /* of the device that the memory is of. Fixed, as the next */
     const struct weir__tracker *tracker; /* NULL: it tracks nothing, as CUDA orders it. Fixed */
@@ -151,7 +151,8 @@ struct weir__debts {
     bool (*end)(struct weir__debts *debts); /* with weir__debts_retire(), which sets it */
 };
 
-/* The lines and parked blocks of one device. They belong to the process and not to a weir, since arenas and pools outlive their weirs. */
+/* The lines and parked blocks of one device. They belong to the process and not to a weir, since the memory of a weir may still be pending
+   when the weir is closed. */
 struct weir__fences {
     struct weir__fences *next; /* guarded by the tables' lock */
     const struct gpu *gpu;     /* fixed, as are the next three */
@@ -218,18 +219,19 @@ struct weir__debt *weir__debt_of(struct weir__debts *debts, struct weir__line *l
 int weir__line_free(struct weir__debt *debt, uint64_t bytes, uint64_t due, uint64_t *step);
 
 /*
- * Counts `bytes` of a CUDA pool as freed on the line. CUDA itself orders the reuse of such memory, so the count serves only requests that
- * fail for lack of memory and then wait for pending frees: if host memory runs out, nothing is counted and such a request does not wait for
- * these bytes. Returns true if the line is not OPEN and WEIR__PASSING_BYTES or more on it have no mark: call weir__line_cover() then, since
- * Weir may not use the stream after the present call. OPEN lines are covered when a request needs the memory.
+ * Counts `bytes` as freed on the line, for memory whose reuse is safe without the count, because CUDA orders it. The count serves only
+ * requests that fail for lack of memory and then wait for pending frees: if host memory runs out, nothing is counted and such a request
+ * does not wait for these bytes. Returns true if the line is not OPEN and WEIR__PASSING_BYTES or more on it have no mark: call
+ * weir__line_cover() then, since Weir may not use the stream after the present call. OPEN lines are covered when a request needs the
+ * memory.
  */
 #define WEIR__PASSING_BYTES (UINT64_C(32) << 20)
 bool weir__line_count(struct weir__line *line, struct weir__debts *debts, uint64_t bytes);
 /*
- * weir__line_count() by the stream's handle alone, which spares the question for the stream's id: counts on the line that has the handle
- * and is OPEN, or else PASSING. By now the handle may mean another stream; then a failing request may wait at the wrong place, and no more
- * than that. Returns false, with nothing counted, if the owner has no debt on such a line yet. *due: the line, if it needs
- * weir__line_cover() as above, with weir__line_put() to follow; else NULL.
+ * * weir__line_count() by the stream's handle alone, which saves a call of CUDA for the stream's id: counts on the line that has the handle
+ * and is OPEN, or else PASSING. By now the handle may mean another stream. The only harm is then that a failing request waits for the wrong
+ * stream. Returns false, with nothing counted, if the owner has no debt on such a line yet. *due: the line, if it needs weir__line_cover()
+ * as above, with weir__line_put() to follow; else NULL.
  */
 bool weir__line_count_by_handle(struct weir__fences *fences, gpu_stream handle, struct weir__debts *debts, uint64_t bytes,
                                 struct weir__line **due);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fence_internal.h - what the files of lib/fence/ share. */
+/* fence_internal.h - functions and variables that the files of lib/fence/ share. fence.h explains the words. */
 #ifndef WEIR_LIB_FENCE_INTERNAL_H
 #define WEIR_LIB_FENCE_INTERNAL_H
 

@@ -124,8 +124,8 @@ static struct weir__line *take_needless(struct weir__fences *fences)
     return taken;
 }
 
-/* Makes all PASSING lines of the device GONE, but for stream 0 and lines with marks. Their streams may be destroyed already, and a program
-   may make any number of streams, so that lines would pile up. Frees on these lines then wait for all work of the device. */
+/* Makes PASSING lines of the device GONE, except stream 0 and lines with marks, so that lines do not pile up if a program makes and
+   destroys many streams. Pending frees on a GONE line move to the DEVICE line. */
 static void forget_passing(struct weir__fences *fences)
 {
     const struct weir__scope scope = {.fences = fences};
@@ -316,7 +316,7 @@ struct weir__line *weir__line_open(struct weir__fences *fences, const struct wei
     struct weir__line *line = weir__line_of(fences, caller);
     if (!line)
         return NULL;
-    struct gpu_context context = {.handle = NULL}; /* a driver that cannot tell the context leaves NULL, which counts as alive */
+    struct gpu_context context = {.handle = NULL}; /* some drivers cannot tell the context: it stays NULL, which counts as alive */
     int former = weir__current_begin(gpu, fences->device, line->handle);
     gpu->stream_context(line->handle, &context);
     weir__current_end(gpu, former);

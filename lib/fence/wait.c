@@ -89,7 +89,7 @@ bool weir__scope_finish(const struct weir__scope *scope, uint64_t deadline)
 
 void weir__wait_begin(struct weir__wait *wait, const struct weir__scope *scope, bool all)
 {
-    weir__scope_pending(scope); /* bytes that are complete already leave the debts, so that the wait does not count them as its gain */
+    weir__scope_pending(scope); /* for its effect: bytes that are complete already leave the debts, and the wait does not count them */
     *wait = (struct weir__wait){.scope = *scope, .completed = atomic_load(&scope->fences->completed)};
     weir__scope_cover(scope, all);
     if (!wait->scope.until)

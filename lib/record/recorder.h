@@ -40,7 +40,7 @@ struct weir__recorded_pool {
 struct weir__recorded_stream {
     struct weir__recorded_stream *next, *previous; /* in the recorder's list: the streams opened before and after this one */
     bool is_listed;
-    char name[WEIR__NAME_MAX + 1]; /* "": none */
+    char name[WEIR__NAME_MAX + 1]; /* "" if the stream has no name */
     const void *handle;
     unsigned pool;
     uint64_t order, time; /* of the event "stream open"; order 0: that event was not recorded */

@@ -46,17 +46,17 @@ static inline uint64_t weir__stack_frame(uint32_t frame)
 }
 
 /*
- * Makes a table for up to `count` stacks with `bytes` bytes in all, and for frames of a quarter of both figures. The figures are limited to
- * WEIR__STACKS_COUNT and WEIR__STACKS_BYTES. If the process has too little address space, the table is smaller. Returns NULL if host memory
- * runs out.
+ * Makes a table for up to `count` stacks in up to `bytes` bytes, and for a quarter of that many frames in a quarter of the bytes. Larger
+ * values than WEIR__STACKS_COUNT and WEIR__STACKS_BYTES are reduced to these. If the process has too little address space, the table is
+ * smaller. Returns NULL if host memory runs out.
  */
 struct weir__stacks *weir__stacks_new(size_t bytes, uint32_t count);
 void weir__stacks_destroy(struct weir__stacks *stacks);
 
-/* Finds or adds the stack with these elements. Returns its number, or 0 if there are no elements or the table is full. */
+/* Finds or adds the stack with these elements. Returns its number, or 0 if `count` is 0 or the table is full. */
 uint32_t weir__stacks_add(struct weir__stacks *stacks, const uint64_t *elements, unsigned count);
-/* Unwinds the calling thread's stack, appends the interpreter's frames, and finds or adds the stack. Returns its number, or 0 as above or
-   if the thread is within another call of this function. The caller holds no lock of Weir. */
+/* Unwinds the calling thread's stack, appends the interpreter's frames, and finds or adds the stack. Returns its number, or 0 if the table
+   is full or this call is nested in another call of this function. The caller holds no lock of Weir. */
 uint32_t weir__stacks_here(struct weir__stacks *stacks);
 /* Finds or adds the frame with that function, file and line; NULL stands for "". Returns its number, or 0 if the table is full. */
 uint32_t weir__stacks_frame(struct weir__stacks *stacks, const char *function, const char *file, uint32_t line);
