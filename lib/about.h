@@ -44,7 +44,7 @@ void weir__about_close(weir *w);
 struct weir__in_force *weir__in_force_new(weir *w, const struct policy *policy);
 /* Replaces the description in force. The weir takes over the caller's reference. */
 void weir__in_force_set(weir *w, struct weir__in_force *policy);
-/* Returns the description in force with a reference for the caller, who ends with weir__in_force_drop(). */
+/* Returns the description in force, with a reference that the caller drops by weir__in_force_drop(). */
 struct weir__in_force *weir__in_force_get(weir *w);
 /* Drops a reference. NULL is allowed. */
 void weir__in_force_drop(struct weir__in_force *policy);

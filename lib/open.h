@@ -11,7 +11,7 @@
 /* weir_open() without the objects that the folders above lib/ attach. device: the only device that gets pools, or WEIR__EVERY_DEVICE. */
 weir_status weir__open(const weir_options *options, int device, weir_error *error, weir **w);
 
-/* weir_close() without its checks of the argument and of the place of the call. w must not be NULL. */
+/* weir_close() without its checks for NULL and for a call from a callback. w must not be NULL. */
 void weir__close(weir *w);
 
 /* Copies the caller's options (NULL: all defaults) into a struct of this library's version. Returns WEIR_OK or WEIR_INVALID. */

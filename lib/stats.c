@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* stats.c - snapshots of all figures. A snapshot is one allocation, owned by the caller, and borrows nothing from its weir. */
+/* stats.c - takes snapshots of all figures. A snapshot belongs to the caller, and stays valid after its weir was closed. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

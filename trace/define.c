@@ -63,7 +63,7 @@ static uint64_t hash_of(const struct trace_key *key)
    trace_definitions_seal() has resolved the frame, its `module` points here and its `address` is the frame's id. */
 static const struct trace_module is_line;
 
-/* Adds the frames of a stack to the key. They are the whole key, and the stack's frames later on. */
+/* Adds the frames of a stack to the key. A stack's key consists of its frames alone, and struct trace_stack points to them there. */
 static void key_add_frames(struct trace_key *key, const struct trace_definition *definition)
 {
     struct trace_bytes bytes = definition->frames;

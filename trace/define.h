@@ -24,14 +24,14 @@ struct trace_sort {
     size_t object_count, object_room;
     struct trace_meaning *meanings; /* in the order of the file; once sealed, sorted by id, then by position */
     size_t meaning_count, meaning_room;
-    struct trace_map by_content; /* until sealed: (hash of the content, N) has the number of the object that is Nth with that hash */
-    struct trace_map by_id;      /* once sealed: (id, 0) has the index of the id's first meaning, (id, 1) the object of an undefined id */
+    struct trace_map by_content; /* until sealed: maps (hash, N) to the number of the Nth object whose content has that hash */
+    struct trace_map by_id;      /* once sealed: maps (id, 0) to the index of the id's first meaning, (id, 1) to an undefined id's object */
 };
 
 struct trace_definitions {
     struct trace_sort sorts[TRACE_DEFINES_COUNT]; /* by code */
     size_t count, bytes;                          /* the number of definitions, and their host memory, so far */
-    struct trace_map streams;                     /* once sealed: has (number of a name, handle of a stream that was opened by that name) */
+    struct trace_map streams;                     /* once sealed: the set of (number of a name, handle of a stream opened under it) */
     struct trace_key *key;                        /* a buffer for the key of a definition; allocated, as it is too large for the stack */
     struct trace_module **modules;                /* once sealed: sorted by their first addresses */
     uint64_t *module_ends;                        /* once sealed: module_ends[i] is the greatest end address of modules[0] to modules[i] */

@@ -43,7 +43,7 @@
 enum {
     TRACE_HAS_STREAM = 1,
     TRACE_HAS_POOL = 2,
-    TRACE_HAS_ADDRESS = 4, /* and size, given, tag and stack */
+    TRACE_HAS_ADDRESS = 4, /* the five fields address, size, given, tag and stack */
     TRACE_HAS_A = 8,
     TRACE_HAS_B = 16,
 };

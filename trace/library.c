@@ -73,7 +73,7 @@ bool weir_trace_open(const char *path, weir_trace_error *error, weir_trace **tra
         weir_trace_close(opening.trace);
         return false;
     }
-    opening.trace->trace.path = NULL; /* the caller's */
+    opening.trace->trace.path = NULL; /* the string belongs to the caller, and need not be valid after this call */
     *trace = opening.trace;
     return true;
 }

@@ -29,7 +29,7 @@ struct opening {
 /* The state of the first pass over the file, which trace_open() makes. */
 struct census {
     struct trace *trace;
-    struct trace_map threads; /* (thread's id, 0) has the index in trace->threads */
+    struct trace_map threads; /* maps (thread's id, 0) to the index in trace->threads */
     size_t room;
     uint64_t lost;    /* the sum of the lost events that the blocks report */
     uint8_t *content; /* the content of the present block */

@@ -108,7 +108,7 @@ struct model {
     struct model_block *blocks;
     size_t block_count, block_room; /* items of `blocks`, including free ones */
     uint32_t free_block;            /* 1 + the index of the first free item; 0: none is free */
-    struct trace_map by_address;    /* (address, number of the pool + 1) has the index in `blocks` */
+    struct trace_map by_address;    /* maps (address, number of the pool + 1) to the index in `blocks` */
     struct trace_map by_stream, by_stall;
     size_t pool_room, tag_room, stack_room, stream_room, stall_room, mark_room, oom_room;
 };

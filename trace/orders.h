@@ -20,13 +20,13 @@ struct trace_chunk {
 };
 
 struct trace_orders {
-    struct trace_map streams;   /* (stream's handle, 0) has the sort */
+    struct trace_map streams;   /* maps (stream's handle, 0) to the sort */
     uint32_t sort_count;        /* at least 1 */
-    struct trace_map by_base;   /* until sealed: (base, sort) has the index in `chunks` */
+    struct trace_map by_base;   /* until sealed: maps (base, sort) to the index in `chunks` */
     struct trace_chunk *chunks; /* once sealed: sorted by `sort`, then by `base` */
     size_t chunk_count, chunk_room;
     size_t last;    /* the index of the chunk to which the last number was added */
-    size_t *firsts; /* once sealed: firsts[S] is the index of the first chunk of sort S; one more item has chunk_count */
+    size_t *firsts; /* once sealed: firsts[S] is the index of the first chunk of sort S, and firsts[sort_count] is chunk_count */
 };
 
 void trace_orders_init(struct trace_orders *orders);

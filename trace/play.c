@@ -52,7 +52,7 @@ struct play {
     size_t begun;                        /* how many of the threads were begun */
     struct cursor **waiting;             /* all cursors that wait, in any order */
     size_t waiting_count, open_bytes;
-    struct trace_map names; /* for each open stream with a name: (handle, 0) has the number of the name */
+    struct trace_map names; /* maps (handle, 0) of each open stream with a name to the number of the name */
     struct cursor *beginning; /* a cursor that is in neither list yet; listed here so that it is freed if host memory runs out */
     bool is_good;
 };

@@ -16,10 +16,10 @@
 
 struct symbols {
     size_t known_count; /* objects in `opened` that can be searched */
-    struct trace_map by_module; /* (number of the module, 0) has the index in `opened` */
+    struct trace_map by_module; /* maps (number of the module, 0) to the index in `opened` */
     struct object **opened;     /* an item is NULL if too many objects were open already */
     size_t opened_count, opened_room;
-    struct trace_map by_address; /* (address, number of the module) has the index in `found` */
+    struct trace_map by_address; /* maps (address, number of the module) to the index in `found` */
     struct symbol **found;
     size_t found_count, found_room;
 };

@@ -71,7 +71,7 @@ bool weir_trace_write_begin(int fd, weir_trace_error *error, weir_trace_writer *
     return true;
 }
 
-/* The first bytes of the file, and its header. */
+/* Writes the first bytes of the file and the header block. */
 static void write_header(weir_trace_writer *writer)
 {
     uint8_t first[WEIR__TRACE_FILE_HEADER];

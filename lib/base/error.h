@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * error.h - filling a weir_error, and the one place where CUDA's codes become a weir_status.
+ * error.h - fills the record of an error, weir_error, and turns CUDA's codes into a weir_status.
  *
  * A record belongs to the caller. The record behind weir_last_error() belongs to the calling thread.
  */

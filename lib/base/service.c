@@ -31,7 +31,7 @@
 enum state { STOPPED, RUNNING, STOPPING };
 
 static struct {
-    pthread_mutex_t lock;   /* a leaf; guards all members of this struct, but for `polled`, and of the jobs */
+    pthread_mutex_t lock;   /* a leaf; guards the members of this struct, except `polled`, and the members of all jobs */
     pthread_cond_t changed; /* signalled when a run has ended or `state` has become STOPPED */
     enum state state;
     bool has_exit_handler;
@@ -199,7 +199,7 @@ static void *serve(void *unused)
 
 static void end_sleep(void)
 {
-    /* The write cannot fail for a full counter: the thread empties the eventfd before it sleeps again. */
+    /* The eventfd's counter cannot overflow, so the write cannot fail: the thread empties the eventfd before it sleeps again. */
     if (service.wakes_at > 0)
         eventfd_write(service.eventfd, 1);
     service.wakes_at = 0;

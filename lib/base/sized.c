@@ -7,7 +7,7 @@
 
 #include "lib/base/error.h"
 
-#define SIZE_MOST 4096 /* no release has larger structs: the member is not set, and it is unknown how many bytes can be read */
+#define SIZE_MOST 4096 /* no release has larger structs, so a larger size means that the program has not set the member */
 
 static size_t size_of(const void *given)
 {

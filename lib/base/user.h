@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-/* `seen` is the id that the kernel reported. */
+/* Return whether the id that the kernel reported, `seen`, belongs to that user or group. */
 bool weir__is_user(uid_t seen, uid_t user);
 bool weir__is_group(gid_t seen, gid_t group);
 /* Returns whether `seen` is this process's user or root. */

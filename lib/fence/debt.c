@@ -38,7 +38,7 @@ static void add(struct weir__debt *debt, uint64_t bytes, uint64_t step)
         settle(debt, atomic_load(&debt->line->done));
     unsigned at = debt->count;
     while (at && debt->parts[at - 1].step > step)
-        at--; /* another thread's free has a later step already */
+        at--; /* another thread has read a later step, but counted its free first */
     if (at && debt->parts[at - 1].step == step) {
         debt->parts[at - 1].bytes += bytes;
     } else if (debt->count < WEIR__PARTS) {

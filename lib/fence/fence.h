@@ -99,7 +99,7 @@ struct weir__line {
     _Atomic enum weir__line_kind kind;
     _Atomic uint64_t step;      /* the step that a free notes now. synchronise() in wait.c raises that of a DEVICE line without `lock` */
     _Atomic uint64_t done;      /* the last step that is known to be complete */
-    atomic_bool is_wanted;      /* the next mark becomes a wanted one */
+    atomic_bool is_wanted;      /* weir__line_cover_anyway() was called: the next mark gets `is_wanted` */
     _Atomic uint64_t uncovered; /* at least the bytes freed since the newest mark. A free adds to it, a mark sets it to 0 */
 
     pthread_mutex_t lock;                 /* guards the members below */

@@ -38,8 +38,8 @@ bool weir__line_is_needed(const struct weir__line *line, uint64_t after, uint64_
     return has_point(line, after, step);
 }
 
-/* Drops the marks on which nothing depends. A free that has read the step of such a mark and is not counted yet loses nothing: the next
-   mark covers the free as well. The caller holds the line's lock. */
+/* Drops the marks on which nothing depends. Another thread's free may have read the step of such a mark without being counted yet. That is
+   harmless, since the next mark covers that free as well. The caller holds the line's lock. */
 static void drop_needless(struct weir__line *line)
 {
     bool is_needed[WEIR__MARKS] = {false};

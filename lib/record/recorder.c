@@ -13,7 +13,7 @@
 #include "lib/gpu/clock.h"
 
 #define POOLS_MAX 65535
-#define STACKS_MAX 0xFFFFF /* 20 bits of an origin */
+#define STACKS_MAX 0xFFFFF /* the largest number that fits into the 20 bits for the stack in an origin */
 
 /* Guards the list of all recorders of the process. A thread looks there whether the recorder of one of its tags still exists. A leaf. */
 static pthread_mutex_t recorders_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -186,7 +186,7 @@ struct weir__ring *weir__recorder_find_ring(struct weir__recorder *recorder)
     return ring;
 }
 
-/* The length of a tick is not known, but follows from how far both clocks have come since the start. */
+/* Computes the length of a tick from the ticks and the nanoseconds that have passed since the recorder was started. */
 uint64_t weir__record_nanoseconds(const struct weir__recorder *recorder, uint64_t ticks)
 {
     uint64_t all = recorder->gpu->ticks() - recorder->started_ticks, now = recorder->gpu->now() - recorder->started_monotonic;

@@ -17,7 +17,7 @@
 
 struct weir__trace_encoder {
     struct weir__recorder *recorder;
-    struct weir__trace_bytes definitions; /* a block of definitions that is not written yet; it must be written before any events */
+    struct weir__trace_bytes definitions; /* a block of definitions that must be written before the next block of events */
     void (*write)(void *data, const struct weir__trace_bytes *content);
     void *data;
     unsigned pools, tags;  /* the number of pools and tags that are defined */
