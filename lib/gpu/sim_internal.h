@@ -5,19 +5,15 @@
  * There is one simulated machine, `sim`. Unless a comment says otherwise, sim.lock guards everything in it and every struct declared here.
  * Each operation of struct gpu takes the lock in sim_enter(), runs its sim_<operation>(), and releases the lock in sim_leave(). The callers
  * of the functions below hold the lock.
- *
  * CUDA crashes when a destroyed stream is used; there the simulator aborts.
  *
  * Time is virtual. No thread runs the work that is queued on a stream. When work is queued, sim_enqueue() computes its end from the work
  * before it; its effect on memory waits in sim.actions until the clock gets there (sim_advance_to()). Only calls that block, poll or cost
  * time move the clock, so a program sees the same interleaving in every run.
  *
- * A machine with a name is shared by several processes (sim_machine.h) and has the real clock, CLOCK_MONOTONIC. A virtual clock could move
- * only when no process is about to do anything, which no process can know of the others. A GPU also works on while the process that gave it
- * the work sleeps in poll(), so in each process a thread (sim_thread.c) runs the work that is due. Calls that wait really wait, and the
- * growth of a pool costs the real time that the simulator takes.
- *
- * If a stream waits for another process's event, the end of its work is not known when the work is queued: see sim_gate.c.
+ * A machine with a name is shared by several processes (sim_machine.h) and has the real clock, CLOCK_MONOTONIC, as no process can know
+ * whether another one is about to do something. In each process a thread (sim_thread.c) runs the work that is due. Calls that wait really
+ * wait. If a stream waits for another process's event, the end of its work is not known when the work is queued: see sim_gate.c.
  */
 #ifndef WEIR_SIM_INTERNAL_H
 #define WEIR_SIM_INTERNAL_H
