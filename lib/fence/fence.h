@@ -19,7 +19,8 @@
  *    of that step's mark was seen complete and was synchronised: until then CUDA does not give the memory freed before it to other pools.
  * 2. A free reads `step` after its work is on the stream, and a mark raises `step` before its event is recorded. So the event of a mark is
  *    behind every free of its step and of earlier steps, and a free on an OPEN line need not take the line's lock. A free on a PASSING line
- *    takes the line's lock, and may share the step of the newest mark, whose event is then recorded again behind that free.
+ *    takes the line's lock, and may share the step of the newest mark, whose event is then recorded again behind that free. (Only
+ *    weir__line_count_by_handle() takes the tables' lock instead, and never shares a step.)
  * 3. A line has at most WEIR__MARKS marks. If all are in use, marks are dropped on which no debt, no point and no wait depends. If none can
  *    be dropped, the event of the newest mark is recorded again, never an older one: some memory becomes complete later than it could, but
  *    none waits for ever.
@@ -228,7 +229,7 @@ int weir__line_free(struct weir__debt *debt, uint64_t bytes, uint64_t due, uint6
 #define WEIR__PASSING_BYTES (UINT64_C(32) << 20)
 bool weir__line_count(struct weir__line *line, struct weir__debts *debts, uint64_t bytes);
 /*
- * * weir__line_count() by the stream's handle alone, which saves a call of CUDA for the stream's id: counts on the line that has the handle
+ * weir__line_count() by the stream's handle alone, which saves a call of CUDA for the stream's id: counts on the line that has the handle
  * and is OPEN, or else PASSING. By now the handle may mean another stream. The only harm is then that a failing request waits for the wrong
  * stream. Returns false, with nothing counted, if the owner has no debt on such a line yet. *due: the line, if it needs weir__line_cover()
  * as above, with weir__line_put() to follow; else NULL.

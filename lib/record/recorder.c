@@ -145,7 +145,7 @@ struct weir__ring *weir__recorder_next(struct weir__recorder *recorder, const st
 }
 
 /*
- * * Asks the kernel whether the thread with that number has ended. The destructor of a thread-specific value would report the end at once,
+ * Asks the kernel whether the thread with that number has ended. The destructor of a thread-specific value would report the end at once,
  * but cannot be used: a library in a linker namespace of its own (LD_AUDIT, dlmopen) has a C library of its own, whose thread-specific
  * values would overwrite those of the program's C library.
  */
