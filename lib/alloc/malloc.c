@@ -208,6 +208,8 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
     if (status != WEIR_OK)
         return status;
     choose_size(request, block, opened);
+    if (!block->graph && atomic_load_explicit(&block->pool->device->fences->parked, memory_order_relaxed))
+        weir__orphans_give(block->pool->device, request->stream, request->opened);
     if (block->guard && block->class == WEIR__CLASS_NONE)
         weir__request_make_way(request, opened);
     struct weir__plain plain __attribute__((cleanup(weir__plain_restore), unused)) = { w, weir__plain_begin(w) };

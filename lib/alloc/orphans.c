@@ -118,31 +118,40 @@ void weir__orphans_cover(struct weir__device *device, bool may_synchronise)
 
 /* Freeing ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* Those that wait for nothing any more: a list by `next`. If a stream cannot be had they stay what they are. */
+/* Those that wait for nothing any more, a list by `next`, on a stream. Returns the bytes. */
+static uint64_t give_to(struct weir__device *device, struct weir__parked *settled, gpu_stream stream, const weir_stream *opened,
+                        struct weir__line *line)
+{
+    uint64_t bytes = 0;
+    for (struct weir__parked *parked = settled, *next; parked; parked = next) {
+        next = parked->next;
+        bytes += weir__flush_list(device, stream, opened, line, parked->items);
+        free(parked);
+    }
+    return bytes;
+}
+
+/* The same on a stream of their own. If it cannot be had they stay what they are. */
 static uint64_t give_back(struct weir__device *device, struct weir__parked *settled)
 {
     const struct gpu *gpu = device->w->gpu;
     gpu_stream stream;
-    uint64_t bytes = 0;
     if (!settled)
         return 0;
-    bool is_there = gpu->stream_create(device->index, &stream) == GPU_SUCCESS;
-    struct weir__line *line = is_there ? weir__line_open(device->fences, &(struct weir__caller){.handle = stream}) : NULL;
-    for (struct weir__parked *parked = settled, *next; parked; parked = next) {
-        next = parked->next;
-        if (is_there) {
-            bytes += weir__flush_list(device, stream, NULL, line, parked->items);
-            free(parked);
-        } else {
-            weir__park(device->fences, parked, NULL, 0);
+    if (gpu->stream_create(device->index, &stream) != GPU_SUCCESS) {
+        for (struct weir__parked *next; settled; settled = next) {
+            next = settled->next;
+            weir__park(device->fences, settled, NULL, 0);
         }
+        return 0;
     }
+    struct weir__line *line = weir__line_open(device->fences, &(struct weir__caller){.handle = stream});
+    uint64_t bytes = give_to(device, settled, stream, NULL, line);
     /* Else whoever waits for frees next lets CUDA see these. */
-    bool is_seen = is_there && gpu->stream_synchronize(stream) == GPU_SUCCESS;
+    bool is_seen = gpu->stream_synchronize(stream) == GPU_SUCCESS;
     if (line)
         weir__line_end(line, is_seen);
-    if (is_there)
-        gpu->stream_destroy(stream);
+    gpu->stream_destroy(stream);
     return bytes;
 }
 
@@ -152,9 +161,23 @@ static uint64_t look(struct weir__device *device, const struct weir__scope *scop
     weir__flush_begin(device);
     weir__scope_cover(scope, false);
     *left = weir__scope_look(scope);
-    uint64_t bytes = give_back(device, weir__fences_settled(device->fences, device));
+    uint64_t bytes = give_back(device, weir__fences_settled(device->fences, device, NULL));
     weir__flush_end(device, bytes);
     return bytes;
+}
+
+void weir__orphans_give(struct weir__device *device, gpu_stream stream, const weir_stream *opened)
+{
+    const struct weir__scope scope = scope_of(device);
+    enum gpu_capture_mode mode = weir__relaxed_begin(device->w->gpu);
+    weir__flush_begin(device);
+    weir__scope_look(&scope);
+    struct weir__line *named = opened ? NULL : weir__stream_line(device, stream), *own = opened ? opened->line : named;
+    uint64_t bytes = give_to(device, weir__fences_settled(device->fences, device, own), stream, opened, own);
+    if (named)
+        weir__line_put(named);
+    weir__flush_end(device, bytes);
+    weir__relaxed_end(device->w->gpu, mode);
 }
 
 uint64_t weir__orphans_look(struct weir__device *device, bool *left)

@@ -13,7 +13,7 @@
 #ifndef WEIR_LIB_ORPHANS_H
 #define WEIR_LIB_ORPHANS_H
 
-#include "lib/pool/device.h"
+#include "lib/alloc/stream.h"
 
 /* The device goes, and what is still there stays with its pool. */
 void weir__orphans_destroy(struct weir__device *device);
@@ -36,6 +36,9 @@ uint64_t weir__orphans_free(struct weir__device *device, uint64_t deadline);
 uint64_t weir__orphans_look(struct weir__device *device, bool *left);
 /* The same within a visit of quiet.h. */
 uint64_t weir__orphans_visit(struct weir__device *device);
+
+/* Within a call on a stream that does not capture: gives those whose work is done to that stream. opened: if it is open for the call. */
+void weir__orphans_give(struct weir__device *device, gpu_stream stream, const weir_stream *opened);
 
 /* Sees to what was freed on streams that nobody can name any more: orphans, and memory of arenas. may_synchronise: devices that have no
    events of their own. Call it in relaxed capture mode. */

@@ -31,25 +31,44 @@ static void settle(struct weir__debt *debt, uint64_t done)
     atomic_fetch_add(&debt->owner->fences->completed, bytes);
 }
 
+/* Behind the parts of earlier steps, and of this one. Called with the lock. */
+static unsigned place_of(const struct weir__debt *debt, uint64_t step)
+{
+    unsigned at = debt->count;
+    while (at && debt->parts[at - 1].step > step)
+        at--; /* another thread's free has a later step already */
+    return at;
+}
+
+/* Makes room as marks do (mark.c): what counts as freed in a later step than it was is safe. Called with the lock. */
+static void merge_two(struct weir__debt *debt)
+{
+    struct weir__part *parts = debt->parts;
+    unsigned at = 1;
+    for (unsigned i = 2; i + 1 < debt->count; i++)
+        if (parts[i].bytes + parts[i + 1].bytes < parts[at].bytes + parts[at + 1].bytes)
+            at = i;
+    parts[at + 1].bytes += parts[at].bytes;
+    for (unsigned i = at + 1; i < debt->count; i++)
+        parts[i - 1] = parts[i];
+    debt->count--;
+}
+
 /* Called with the lock. */
 static void add(struct weir__debt *debt, uint64_t bytes, uint64_t step)
 {
     if (debt->count == WEIR__PARTS)
         settle(debt, atomic_load(&debt->line->done));
-    unsigned at = debt->count;
-    while (at && debt->parts[at - 1].step > step)
-        at--; /* another thread has read a later step, but counted its free first */
+    unsigned at = place_of(debt, step);
     if (at && debt->parts[at - 1].step == step) {
         debt->parts[at - 1].bytes += bytes;
-    } else if (debt->count < WEIR__PARTS) {
+    } else {
+        if (debt->count == WEIR__PARTS)
+            merge_two(debt);
+        at = place_of(debt, step);
         for (unsigned i = debt->count++; i > at; i--)
             debt->parts[i] = debt->parts[i - 1];
         debt->parts[at] = (struct weir__part){.step = step, .bytes = bytes};
-    } else {
-        /* There is no room for another part. To count bytes as freed in a later step is safe: they only become complete later. */
-        struct weir__part *last = &debt->parts[debt->count - 1];
-        last->bytes += bytes;
-        last->step = step > last->step ? step : last->step;
     }
 }
 

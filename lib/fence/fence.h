@@ -22,8 +22,8 @@
  *    takes the line's lock, and may share the step of the newest mark, whose event is then recorded again behind that free. (Only
  *    weir__line_count_by_handle() takes the tables' lock instead, and never shares a step.)
  * 3. A line has at most WEIR__MARKS marks. If all are in use, marks are dropped on which no debt, no point and no wait depends. If none can
- *    be dropped, the event of the newest mark is recorded again, never an older one: some memory becomes complete later than it could, but
- *    none waits for ever.
+ *    be dropped, one is dropped that is not the oldest, and the mark behind it stands for both: some memory becomes complete later than it
+ *    could, but none waits for ever.
  * 4. Weir uses a stream's handle only while its line is OPEN, or within a call of the program that names the stream, and never while the
  *    stream captures. Stream 0 lives as long as its device, so its handle may be used at any time. The capture status is read after each
  *    record: an event that a capture has caught is never queried.
@@ -78,7 +78,7 @@ enum weir__line_kind {
 struct weir__mark {
     gpu_event event;
     uint64_t step;
-    uint64_t number; /* counts the marks of the process; a mark whose event is recorded again keeps its number */
+    uint64_t number; /* counts the marks of the process; a mark that is recorded again, or stands for another, has the lower number */
     uint64_t bytes;  /* counted bytes that were freed between the previous mark and this one; at least 1 */
     bool is_wanted;  /* made by weir__line_cover_anyway(): kept even if no debt and no point depends on the mark */
 };
@@ -164,7 +164,7 @@ struct weir__fences {
     struct weir__table lines; /* those whose id is known, by their handles */
     unsigned users;           /* joined and not left, and retired owners */
     size_t count, limit;      /* lines, but for that of the device; beyond so many those that nobody needs are dropped */
-    struct weir__parked *parked;
+    struct weir__parked *_Atomic parked; /* read without the lock to see whether there are any */
 };
 
 /* A stream that the program named in the present call. During the call the stream is alive and does not capture. */
@@ -343,8 +343,9 @@ struct weir__parked *weir__parked_new(size_t room);
 /* Takes it. It waits for all that is on these lines by now: lines that the caller uses, or the `whole` of some fences. There are no more
    than there is room for; without any it waits for nothing. */
 void weir__park(struct weir__fences *fences, struct weir__parked *parked, struct weir__line *const *lines, size_t count);
-/* Those of the group of which each point is reached, or all of them: a list by `next`, which is the caller's. */
-struct weir__parked *weir__fences_settled(struct weir__fences *fences, const void *group);
+/* Those of the group of which each point is reached, or is on `own` (NULL: no line), whose stream comes to it before what the caller does there
+   next; or all of the group: a list by `next`, which is the caller's. */
+struct weir__parked *weir__fences_settled(struct weir__fences *fences, const void *group, const struct weir__line *own);
 struct weir__parked *weir__fences_unpark(struct weir__fences *fences, const void *group);
 /* Calls `use` for each that the group has parked, under the tables' lock. */
 void weir__parked_visit(struct weir__fences *fences, const void *group, void (*use)(const struct weir__parked *parked, void *data),

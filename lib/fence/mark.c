@@ -57,6 +57,21 @@ static void drop_needless(struct weir__line *line)
             drop_mark(line, i);
 }
 
+/* Makes room for a mark: the one behind a dropped mark stands for both. That is never the oldest one, so that each becomes the oldest, and is
+   seen complete, and it is that of the pair with the fewest bytes, so that memory becomes complete in even portions. */
+static void merge_two(struct weir__line *line)
+{
+    struct weir__mark *marks = line->marks;
+    unsigned at = 1;
+    for (unsigned i = 2; i + 1 < line->count; i++)
+        if (marks[i].bytes + marks[i + 1].bytes < marks[at].bytes + marks[at + 1].bytes)
+            at = i;
+    marks[at + 1].number = marks[at].number;
+    marks[at + 1].bytes += marks[at].bytes;
+    marks[at + 1].is_wanted = marks[at + 1].is_wanted || marks[at].is_wanted;
+    drop_mark(line, at);
+}
+
 /* The number of the newest mark of the process. */
 static _Atomic uint64_t numbers;
 
@@ -108,22 +123,24 @@ static bool can_share(struct weir__line *line, uint64_t bytes)
 }
 
 /* Records a mark behind all work of the stream, for `bytes` that were freed since the newest mark. The new mark replaces the newest one if
-   may_share and can_share() allow it, or if all marks are in use and needed. *step: the step that the mark ends. Returns the GPU code. The
+   may_share and can_share() allow it. *step: the step that the mark ends. Returns the GPU code. The
    caller holds the line's lock and has made sure that the stream may be used. */
 static int make_mark(struct weir__line *line, uint64_t bytes, bool may_share, uint64_t *step)
 {
     bool shares = may_share && can_share(line, bytes);
+    if (!shares && line->count == WEIR__MARKS)
+        drop_needless(line);
+    if (!shares && line->count == WEIR__MARKS)
+        merge_two(line);
     /* Raise the step before recording: a free that still reads the old step has its work on the stream already, so before the event. */
     uint64_t ended = shares ? newest(line)->step : atomic_fetch_add(&line->step, 1);
     int code = record_spare(line);
     if (code != GPU_SUCCESS)
         return code;
-    if (!shares && line->count == WEIR__MARKS)
-        drop_needless(line);
     struct weir__mark *last = newest(line);
     struct weir__mark made = {.event = line->spare, .step = ended, .bytes = bytes};
     made.is_wanted = atomic_exchange(&line->is_wanted, false);
-    if (shares || line->count == WEIR__MARKS) {
+    if (shares) {
         line->spare = last->event;
         made.number = last->number;
         made.bytes += last->bytes;

@@ -234,7 +234,7 @@ static void borrow(struct weir__line *lender, struct weir__debt *own, uint64_t e
             if (is_covered || weir__line_cover_locked(lender, false) != GPU_SUCCESS || !lender->count)
                 break;
             is_covered = true;
-            i = lender->count - 1; /* the new mark, or the newest one if its event was recorded again instead */
+            i = lender->count - 1; /* the new mark */
         }
         const struct weir__mark *mark = &lender->marks[i];
         if (weir__debt_has(debt, atomic_load(&lender->done), mark->step))
@@ -288,50 +288,50 @@ void weir__park(struct weir__fences *fences, struct weir__parked *parked, struct
         parked->points[parked->count++] = (struct weir__point){.line = line, .step = atomic_load(&line->step)};
         atomic_fetch_add(&line->uncovered, 1); /* not 0, so that covering the line records a mark behind the parked blocks, too */
     }
-    parked->next = fences->parked;
-    fences->parked = parked;
+    parked->next = atomic_load(&fences->parked);
+    atomic_store(&fences->parked, parked);
     weir__tables_unlock();
 }
 
-static bool is_reached(const struct weir__parked *parked)
+static bool is_reached(const struct weir__parked *parked, const struct weir__line *own)
 {
     for (size_t i = 0; i < parked->count; i++)
-        if (atomic_load(&parked->points[i].line->done) < parked->points[i].step)
+        if (parked->points[i].line != own && atomic_load(&parked->points[i].line->done) < parked->points[i].step)
             return false;
     return true;
 }
 
 /* Those of the group, or only what is settled of them. */
-static struct weir__parked *take(struct weir__fences *fences, const void *group, bool all)
+static struct weir__parked *take(struct weir__fences *fences, const void *group, const struct weir__line *own, bool all)
 {
     struct weir__parked *taken = NULL;
     weir__tables_lock();
-    for (struct weir__parked **link = &fences->parked, *parked; (parked = *link);) {
-        if (parked->group != group || !(all || is_reached(parked))) {
-            link = &parked->next;
-            continue;
-        }
-        *link = parked->next;
-        parked->next = taken;
-        taken = parked;
-        for (size_t i = 0; i < parked->count; i++)
+    struct weir__parked *parked = atomic_load(&fences->parked), *left = NULL, *next;
+    for (; parked; parked = next) {
+        bool is_taken = parked->group == group && (all || is_reached(parked, own));
+        struct weir__parked **list = is_taken ? &taken : &left;
+        next = parked->next;
+        parked->next = *list;
+        *list = parked;
+        for (size_t i = 0; i < parked->count && is_taken; i++)
             parked->points[i].line->points--;
     }
+    atomic_store(&fences->parked, left);
     weir__tables_unlock();
-    for (struct weir__parked *parked = taken; parked; parked = parked->next)
+    for (parked = taken; parked; parked = parked->next)
         while (parked->count)
             weir__line_put(parked->points[--parked->count].line);
     return taken;
 }
 
-struct weir__parked *weir__fences_settled(struct weir__fences *fences, const void *group)
+struct weir__parked *weir__fences_settled(struct weir__fences *fences, const void *group, const struct weir__line *own)
 {
-    return take(fences, group, false);
+    return take(fences, group, own, false);
 }
 
 struct weir__parked *weir__fences_unpark(struct weir__fences *fences, const void *group)
 {
-    return take(fences, group, true);
+    return take(fences, group, NULL, true);
 }
 
 void weir__parked_visit(struct weir__fences *fences, const void *group, void (*use)(const struct weir__parked *parked, void *data),

@@ -92,7 +92,7 @@ START_TEST(stream_that_one_side_knows_to_be_destroyed_is_touched_by_none)
     ck_assert(weir__fences_cover_device(rig.fences, false));
     ck_assert_uint_eq(rig_look(), 0);
     weir__line_look(rig.fences->whole);
-    ck_assert_ptr_eq(weir__fences_settled(rig.fences, NULL), parked);
+    ck_assert_ptr_eq(weir__fences_settled(rig.fences, NULL, NULL), parked);
     free(parked);
 }
 END_TEST
@@ -113,7 +113,7 @@ START_TEST(stream_that_is_opened_again_is_covered_again)
     ck_assert(weir__line_cover(line, false));
     ck_assert_uint_eq(rig_look(), 0);
     weir__line_look(line);
-    ck_assert_ptr_eq(weir__fences_settled(rig.fences, NULL), parked);
+    ck_assert_ptr_eq(weir__fences_settled(rig.fences, NULL, NULL), parked);
     free(parked);
     weir__line_put(line);
     rig_close(line, stream);

@@ -100,7 +100,7 @@ static void run(const char *failing)
     ck_assert(program.is_right);
     if (rig.gpu->now() - begun < 20 * MILLISECOND) {
         ck_assert_uint_eq(rig_look(), program.freed);
-        ck_assert_ptr_null(weir__fences_settled(rig.fences, NULL));
+        ck_assert_ptr_null(weir__fences_settled(rig.fences, NULL, NULL));
     }
     sim_advance(20 * MILLISECOND);
     sim_fail(failing, 0, 0);
@@ -111,7 +111,7 @@ static void run(const char *failing)
         weir__scope_look(&device); /* what only a point waits for is on no line of the owner's */
     }
     ck_assert_uint_eq(rig_pending(), 0);
-    settled = weir__fences_settled(rig.fences, NULL);
+    settled = weir__fences_settled(rig.fences, NULL, NULL);
     ck_assert_ptr_eq(settled, parked);
     free(settled);
     ck_assert_int_eq(rig.gpu->stream_destroy(program.user), GPU_SUCCESS);
@@ -175,7 +175,7 @@ START_TEST(allocation_that_fails_completes_nothing_and_loses_nothing)
             weir__scope_look(&device);
         }
         ck_assert_uint_eq(rig_pending(), 0);
-        ck_assert_ptr_eq(weir__fences_settled(rig.fences, NULL), parked);
+        ck_assert_ptr_eq(weir__fences_settled(rig.fences, NULL, NULL), parked);
         free(parked);
         ck_assert_int_eq(rig.gpu->stream_destroy(program.user), GPU_SUCCESS);
         rig_end();

@@ -135,7 +135,7 @@ static void retire(struct owner *owner)
 /* Ends what is settled, which nothing holds up really. */
 static void settle(void)
 {
-    for (struct weir__parked *done = weir__fences_settled(rig.fences, NULL), *next; done; done = next) {
+    for (struct weir__parked *done = weir__fences_settled(rig.fences, NULL, NULL), *next; done; done = next) {
         unsigned at = 0;
         next = done->next;
         while (parked[at].parked != done)

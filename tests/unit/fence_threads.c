@@ -40,7 +40,7 @@ static void *look_often(void *data)
         ck_assert_uint_ge(rig_look(), MIB);
         weir__fences_cover_device(rig.fences, false);
         ck_assert(!weir__debts_are_settled(&rig.debts));
-        ck_assert_ptr_null(weir__fences_settled(rig.fences, NULL));
+        ck_assert_ptr_null(weir__fences_settled(rig.fences, NULL, NULL));
         weir__debts_sweep(rig.gpu);
     }
     return NULL;
@@ -74,7 +74,7 @@ START_TEST(threads_free_wait_and_close_beside_each_other)
         weir__line_look(slow);
     }
     ck_assert_uint_eq(rig_pending(), 0);
-    ck_assert_ptr_eq(weir__fences_settled(rig.fences, NULL), parked);
+    ck_assert_ptr_eq(weir__fences_settled(rig.fences, NULL, NULL), parked);
     free(parked);
     rig_close(slow, stream);
 }
@@ -134,7 +134,7 @@ static void park_on(struct member *member)
 
 static void settle(void)
 {
-    for (struct weir__parked *parked = weir__fences_settled(rig.fences, NULL), *next; parked; parked = next) {
+    for (struct weir__parked *parked = weir__fences_settled(rig.fences, NULL, NULL), *next; parked; parked = next) {
         next = parked->next;
         free(parked);
         atomic_fetch_add(&settled_count, 1);

@@ -268,7 +268,7 @@ START_TEST(lender_without_a_mark_gets_one)
 }
 END_TEST
 
-/* Both rings are full, and the newest mark is recorded anew in the middle of it. */
+/* Both rings are full, and a mark is dropped in the middle of it. */
 START_TEST(all_that_a_full_lender_has_can_be_passed_on)
 {
     gpu_stream lender = rig_stream(0), borrower = rig_stream(0);
@@ -342,7 +342,7 @@ static bool is_settled(struct weir__parked *parked)
     weir__scope_look(&scope);
     weir__scope_cover(&other, false);
     weir__scope_look(&other);
-    struct weir__parked *settled = weir__fences_settled(rig.fences, NULL);
+    struct weir__parked *settled = weir__fences_settled(rig.fences, NULL, NULL);
     ck_assert(!settled || (settled == parked && !settled->next && settled->items == &rig));
     free(settled);
     return settled;
@@ -415,12 +415,31 @@ START_TEST(parked_blocks_of_other_groups_are_theirs)
     weir__scope_cover_devices(&scope, false);
     ck_assert(!weir__scope_needs_devices(&scope));
     ck_assert_uint_eq(weir__scope_look(&scope), 0);
-    ck_assert_ptr_eq(weir__fences_settled(rig.fences, &one), parked[0]);
+    ck_assert_ptr_eq(weir__fences_settled(rig.fences, &one, NULL), parked[0]);
     ck_assert_ptr_null(parked[0]->next);
-    ck_assert_ptr_null(weir__fences_settled(rig.fences, &one));
-    ck_assert_ptr_eq(weir__fences_settled(rig.fences, &two), parked[1]);
+    ck_assert_ptr_null(weir__fences_settled(rig.fences, &one, NULL));
+    ck_assert_ptr_eq(weir__fences_settled(rig.fences, &two, NULL), parked[1]);
     for (unsigned i = 0; i < 2; i++)
         free(parked[i]);
+}
+END_TEST
+
+START_TEST(parked_block_is_settled_for_the_stream_of_its_only_point)
+{
+    gpu_stream streams[2] = {rig_stream(0), rig_stream(0)};
+    struct weir__line *lines[2] = {rig_open(streams[0]), rig_open(streams[1])};
+    rig_delay(streams[0], 10);
+    rig_delay(streams[1], 20);
+    struct weir__parked *parked = park(lines, 2);
+    ck_assert_ptr_null(weir__fences_settled(rig.fences, NULL, lines[1]));
+    ck_assert(!is_settled(parked));
+    sim_advance(10 * MILLISECOND);
+    ck_assert(!is_settled(parked));
+    ck_assert_ptr_null(weir__fences_settled(rig.fences, NULL, lines[0]));
+    ck_assert_ptr_eq(weir__fences_settled(rig.fences, NULL, lines[1]), parked);
+    free(parked);
+    for (unsigned i = 0; i < 2; i++)
+        rig_close(lines[i], streams[i]);
 }
 END_TEST
 
@@ -491,7 +510,7 @@ START_TEST(point_of_a_captured_line_waits_until_its_stream_is_opened_again)
     ck_assert(!is_settled(parked));
     line = rig_open(stream);
     rig_delay(stream, 10);
-    ck_assert_ptr_null(weir__fences_settled(rig.fences, NULL));
+    ck_assert_ptr_null(weir__fences_settled(rig.fences, NULL, NULL));
     ck_assert(!is_settled(parked));
     sim_advance(10 * MILLISECOND);
     ck_assert(is_settled(parked));
@@ -656,6 +675,7 @@ void fence_add_waits(Suite *suite)
     TCase *parked = suite_case(suite, "parked", 0);
     tcase_add_checked_fixture(parked, rig_begin, rig_end);
     suite_add(parked, parked_blocks_of_other_groups_are_theirs, parked_block_can_be_had_back_before_its_points_are_reached,
+              parked_block_is_settled_for_the_stream_of_its_only_point,
               device_that_the_process_does_not_use_is_not_waited_for, point_of_a_passing_line_needs_an_event_of_its_device,
               point_of_a_captured_line_waits_until_its_stream_is_opened_again,
               frees_of_stream_0_stay_on_its_line_when_the_device_is_covered, parked_block_waits_for_each_of_its_points, point_of_a_gone_line_is_one_of_its_device,
