@@ -251,7 +251,7 @@ weir_status(weir_free)(weir *w, void *ptr, weir_cuda_stream stream)
     return w ? weir__free(w, ptr, stream, NULL) : free_closed(ptr, stream);
 }
 
-weir_status weir__block_orphan(weir *w, void *ptr, weir_error *error)
+weir_status weir__block_orphan(weir *w, void *ptr, struct weir__line *const *lines, size_t count, weir_error *error)
 {
     struct weir__block block;
     struct weir__entry *claimed;
@@ -269,7 +269,7 @@ weir_status weir__block_orphan(weir *w, void *ptr, weir_error *error)
     /* What is live no more is spare before it can be freed. */
     weir__pool_count_live(block.pool, -(int64_t)block.size);
     uint64_t order = weir__record_order(&w->recorder);
-    if (weir__orphans_add(block.pool->device, &block, NULL, 0)) {
+    if (weir__orphans_add(block.pool->device, &block, lines, count)) {
         weir__record_block(WEIR__KIND_FREE, &block, NULL, order);
         weir__count_tag(&w->recorder, block.origin, block.size, -1);
         return WEIR_OK;

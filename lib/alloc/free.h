@@ -12,12 +12,12 @@
 weir_status weir__free(weir *w, void *ptr, gpu_stream stream, weir_stream *opened);
 
 /*
- * Takes a live block from its user, who can name no stream that could take its free: that stream may be gone, or its work is in a graph
- * that is launched on any. It becomes an orphan (orphans.h), which a trim or the ladder frees once all present work of the process is done,
- * on whichever device.
+ * Takes a live block from its user, who can name no single stream that could take its free. It becomes an orphan (orphans.h), which the next
+ * request without a cached block, a trim or the ladder frees once all present work on these lines is done. lines: NULL: of the process, on
+ * whichever device, where a stream may be gone, or its work is in a graph that is launched on any.
  * WEIR_NOT_A_BLOCK, WEIR_BUSY (published), WEIR_INVALID (a graph's own), WEIR_NO_HOST_MEMORY. The block stays its user's then.
  */
-weir_status weir__block_orphan(weir *w, void *ptr, weir_error *error);
+weir_status weir__block_orphan(weir *w, void *ptr, struct weir__line *const *lines, size_t count, weir_error *error);
 
 /* Gives a block to CUDA or its arena, on a stream of that device (opened: if the caller has it, pinned or within a call; line: that of a
    stream which is not open, if the caller uses it). The free of a block of an exportable pool is counted with a mark behind it; any other is

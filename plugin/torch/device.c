@@ -215,7 +215,6 @@ static struct torch_device *open_device(int index, weir_error *error)
         return NULL;
     }
     device->index = index;
-    weir__spin_init(&device->late_lock);
     pthread_mutex_init(&device->reserve_lock, NULL);
     weir__table_init(&device->parts);
     device->totals.size = sizeof device->totals;
@@ -267,17 +266,15 @@ weir_status weir_torch_get(int index, weir_error *error, weir **w)
     return WEIR_OK;
 }
 
-/* Streams of Weir's own ---------------------------------------------------------------------------------------------------------------- */
-
-gpu_stream torch_device_stream(struct torch_device *device, gpu_stream _Atomic *place, int *code)
+gpu_stream torch_device_fill(struct torch_device *device, int *code)
 {
-    gpu_stream stream = atomic_load_explicit(place, memory_order_acquire), none = NULL;
+    gpu_stream stream = atomic_load_explicit(&device->fill, memory_order_acquire), none = NULL;
     if (stream)
         return stream;
     *code = device->gpu->stream_create(device->index, &stream);
     if (*code != GPU_SUCCESS)
         return NULL;
-    if (atomic_compare_exchange_strong(place, &none, stream))
+    if (atomic_compare_exchange_strong(&device->fill, &none, stream))
         return stream;
     device->gpu->stream_destroy(stream);
     return none;

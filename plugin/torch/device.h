@@ -4,7 +4,7 @@
  *
  * Made once and kept for ever, as torch frees tensors until the process ends. Members say what guards them; those without a word are fixed.
  *
- * doc/thread-safety.md has the order of locks. `late_lock`, `reserve_lock` and the locks of streams and notes are leaves: no call of CUDA is
+ * doc/thread-safety.md has the order of locks. `reserve_lock` and the locks of notes are leaves: no call of CUDA is
  * made under them, and none of Weir's but weir__block_orphan() and weir__blocks_return() under reserve_lock, which take leaves of Weir's.
  */
 #ifndef WEIR_TORCH_DEVICE_H
@@ -44,20 +44,18 @@ struct torch_device {
     struct weir__device *device; /* its part of w */
     uint64_t memory;             /* bytes in all */
 
-    /* Streams of Weir's own, made when they are first needed; atomic. */
-    gpu_stream _Atomic behind; /* where recorded blocks are freed: it waits for others, and nobody for it */
-    gpu_stream _Atomic fill;   /* where chunks of reserves are allocated, and synchronised */
+    gpu_stream _Atomic fill; /* of Weir's own, made when it is first needed: where chunks of reserves are allocated, and synchronised */
 
     _Atomic unsigned begun;  /* begins of torch without their end: something may capture */
     _Atomic unsigned routes; /* the same of those that say by a filter what they want */
 
-    weir__spin late_lock;
-    struct torch_note *late;        /* frees that were refused, to be tried again; guarded by late_lock */
-    _Atomic size_t late_count;      /* how many they are */
-    _Atomic uint64_t waiting_bytes; /* of these, and of those that wait in streams: freed by torch, and live to Weir */
+    _Atomic size_t late_count;      /* notes in `late` */
+    _Atomic uint64_t waiting_bytes; /* of blocks in `late` and `nameless`: freed by torch, and live to Weir */
     _Atomic uint64_t waiting_count;
 
     pthread_mutex_t reserve_lock;
+    struct torch_note *late;     /* frees that were refused, to be tried again; guarded by reserve_lock, as is the next */
+    struct torch_note *nameless; /* blocks that were freed, until their stream is named again */
     struct torch_reserve *reserves; /* guarded by reserve_lock, as is what follows */
     struct torch_begin *begins;     /* the latest first */
     struct torch_foreign *gone;     /* what other allocators shall have back, once the lock is not held */
@@ -90,7 +88,7 @@ struct torch_device *torch_device_next(int after);
 /* How many devices torch said there are; 0: it did not yet. */
 int torch_device_count(void);
 
-/* One of the two streams of Weir's own, made now if there is none. NULL: CUDA refused, with its code in *code. In relaxed capture mode. */
-gpu_stream torch_device_stream(struct torch_device *device, gpu_stream _Atomic *place, int *code);
+/* The stream `fill`, made now if there is none. NULL: CUDA refused, with its code in *code. In relaxed capture mode. */
+gpu_stream torch_device_fill(struct torch_device *device, int *code);
 
 #endif

@@ -9,7 +9,6 @@
 
 #include "lib/alloc/flush.h"
 #include "lib/alloc/orphans.h"
-#include "lib/base/event.h"
 #include "lib/base/format.h"
 #include "plugin/torch/late.h"
 #include "plugin/torch/region.h"
@@ -266,17 +265,11 @@ void weir_torch_record_stream(void *ptr, weir_cuda_stream handle)
         torch_note_record(ptr, torch_stream_get(other->index, NULL));
 }
 
-/* Waits until CUDA has seen the frees on the opened streams and on Weir's own stream. The caller is in relaxed capture mode. */
+/* Waits until CUDA has seen the frees on the opened streams. The caller is in relaxed capture mode. */
 static void wait_for_frees(struct torch_device *device)
 {
-    gpu_stream behind = atomic_load(&device->behind);
-    gpu_event event;
     weir__flush(device->device, NULL, false, WEIR__NO_DEADLINE);
     weir__wait_for_frees(device->device, UINT64_MAX, true);
-    if (behind && weir__event_behind(device->gpu, device->index, behind, &event)) {
-        weir__event_wait(device->gpu, event, UINT64_MAX);
-        device->gpu->event_destroy(event);
-    }
 }
 
 static void reset_device(struct torch_device *device)

@@ -3,7 +3,7 @@
  * history.h - tells the listener of weir_torch_watch() about the memory that Weir holds for torch. The tables of blocks report the blocks
  * that Weir takes and gives back (weir__blocks_watch()), reserve.c reports chunks, and late.c reports frees that wait.
  *
- * Nothing is stored. The listener is called under the locks of the tables' shards, `late_lock`, `reserve_lock` and the locks of streams.
+ * Nothing is stored. The listener is called under the locks of the tables' shards, `reserve_lock` and the locks of streams.
  */
 #ifndef WEIR_TORCH_HISTORY_H
 #define WEIR_TORCH_HISTORY_H

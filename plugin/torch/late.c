@@ -3,8 +3,9 @@
 
 #include "plugin/torch/late.h"
 
+#include <stdlib.h>
+
 #include "lib/alloc/stream.h"
-#include "lib/base/event.h"
 #include "plugin/torch/history.h"
 #include "plugin/torch/reserve.h"
 
@@ -25,37 +26,32 @@ static void count_waiting(const struct torch_note *note, int sign)
     atomic_fetch_add_explicit(&device->waiting_count, (uint64_t)sign, memory_order_relaxed);
 }
 
-static void add_late(struct torch_note *note)
+/* Adds it to one of the device's lists. */
+static void add(struct torch_note **list, struct torch_note *note)
 {
     struct torch_device *device = note->device;
     count_waiting(note, 1);
-    atomic_fetch_add(&torch_busy, 1);
-    weir__spin_lock(&device->late_lock);
+    pthread_mutex_lock(&device->reserve_lock);
     torch_tell((weir_torch_news){ .what = WEIR_TORCH_FREE_WAITS, .ptr = note->ptr });
-    note->next = device->late;
-    device->late = note;
-    atomic_fetch_add(&device->late_count, 1);
-    weir__spin_unlock(&device->late_lock);
+    note->next = *list;
+    *list = note;
+    pthread_mutex_unlock(&device->reserve_lock);
 }
 
-static void add_waiting(struct torch_stream *stream, struct torch_note *note)
+static void add_late(struct torch_note *note)
 {
-    count_waiting(note, 1);
-    weir__spin_lock(&stream->lock);
-    torch_tell((weir_torch_news){ .what = WEIR_TORCH_FREE_WAITS, .ptr = note->ptr });
-    note->next = stream->waiting;
-    stream->waiting = note;
-    weir__spin_unlock(&stream->lock);
+    atomic_fetch_add(&torch_busy, 1);
+    atomic_fetch_add(&note->device->late_count, 1);
+    add(&note->device->late, note);
 }
 
-/* Takes those of one device, or of all (NULL), out of the stream's list. */
-static struct torch_note *take_waiting(struct torch_stream *stream, const struct torch_device *device)
+/* Takes those of one stream, or of all (NULL), out of a list of the device. */
+static struct torch_note *take(struct torch_device *device, struct torch_note **list, const struct torch_stream *stream)
 {
     struct torch_note *taken = NULL;
-    weir__spin_lock(&stream->lock);
-    for (struct torch_note **link = &stream->waiting; *link;) {
-        struct torch_note *note = *link;
-        if (device && note->device != device) {
+    pthread_mutex_lock(&device->reserve_lock);
+    for (struct torch_note **link = list, *note; (note = *link);) {
+        if (stream && note->stream != stream) {
             link = &note->next;
             continue;
         }
@@ -63,7 +59,7 @@ static struct torch_note *take_waiting(struct torch_stream *stream, const struct
         note->next = taken;
         taken = note;
     }
-    weir__spin_unlock(&stream->lock);
+    pthread_mutex_unlock(&device->reserve_lock);
     return taken;
 }
 
@@ -79,12 +75,10 @@ static struct torch_note *pop(struct torch_note **notes)
     return note;
 }
 
-/* What becomes of it ------------------------------------------------------------------------------------------------------------------- */
-
 /* The block that no stream can take. If there is no host memory for that, it is late until there is. */
 static void orphan(struct torch_note *note)
 {
-    if (weir__block_orphan(note->device->w, note->ptr, NULL) != WEIR_NO_HOST_MEMORY) {
+    if (weir__block_orphan(note->device->w, note->ptr, NULL, 0, NULL) != WEIR_NO_HOST_MEMORY) {
         torch_note_free(note);
         return;
     }
@@ -120,38 +114,65 @@ static enum outcome outcome_of(weir_status status)
     }
 }
 
-/* Lets the stream of Weir's own wait for the present work of a living one. */
-static enum outcome wait_behind(struct torch_device *device, gpu_stream behind, struct torch_stream *stream)
+/* Streams that use a block ------------------------------------------------------------------------------------------------------------- */
+
+/* The lines of the streams that use a block, or a part of a reserve: for weir__park(). */
+struct users {
+    struct weir__line **lines;
+    size_t count;
+};
+
+static enum outcome add_user(struct users *users, struct torch_device *device, struct torch_stream *stream)
 {
-    const struct gpu *gpu = device->gpu;
-    gpu_event event;
-    bool lives = atomic_load(&stream->lives);
     int index = atomic_load(&stream->device); /* of a living one it is known */
-    if (!lives || (size_t)index >= device->w->device_count)
+    if (!atomic_load(&stream->lives) || (size_t)index >= device->w->device_count)
         return LOST;
-    const struct weir__device *where = &device->w->devices[index];
+    struct weir__device *where = &device->w->devices[index];
     if (weir__handle_captures(where, stream->handle))
         return CAPTURES;
-    if (!weir__event_behind(gpu, index, stream->handle, &event))
-        return weir__handle_captures(where, stream->handle) ? CAPTURES : LOST;
-    int code = gpu->stream_wait_event(behind, event);
-    gpu->event_destroy(event);
-    return code == GPU_SUCCESS ? DONE : LOST;
+    if (index == device->index)
+        torch_stream_open(stream, device); /* so that somebody can put an event there at any time */
+    struct weir__line *line = weir__stream_line(where, stream->handle);
+    if (!line)
+        return LOST;
+    users->lines[users->count++] = line;
+    return DONE;
 }
 
-/* A block that other streams use. That Weir's own stream waits for more than it has to, where a later one captures, does no harm. */
-static enum outcome free_behind(struct torch_note *note)
+/* users_end() follows. */
+static enum outcome users_begin(struct users *users, const struct torch_note *note)
 {
-    struct torch_device *device = note->device;
-    int code = GPU_SUCCESS;
-    enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
-    gpu_stream behind = torch_device_stream(device, &device->behind, &code);
-    enum outcome outcome = behind ? wait_behind(device, behind, note->stream) : LOST;
+    *users = (struct users){.lines = calloc(note->recorded_count + 1, sizeof(struct weir__line *))};
+    enum outcome outcome = users->lines ? DONE : LOST;
+    if (outcome == DONE && note->stream)
+        outcome = add_user(users, note->device, note->stream);
     for (size_t i = 0; i < note->recorded_count && outcome == DONE; i++)
-        outcome = wait_behind(device, behind, note->recorded[i]);
+        outcome = add_user(users, note->device, note->recorded[i]);
+    return outcome;
+}
+
+/* If something was parked, the streams get their events now, so that it is had back as soon as it can be. An open stream of its own gets one
+   when others look for memory: what it frees or asks for is behind its own work anyway. */
+static void users_end(const struct users *users, bool is_parked, bool has_own)
+{
+    for (size_t i = 0; i < users->count; i++) {
+        if (is_parked && !(has_own && i == 0 && atomic_load(&users->lines[i]->kind) == WEIR__LINE_OPEN))
+            weir__line_cover(users->lines[i], true);
+        weir__line_put(users->lines[i]);
+    }
+    free(users->lines);
+}
+
+/* The block becomes an orphan that waits for its own stream and those recorded. */
+static enum outcome free_recorded(const struct torch_note *note)
+{
+    struct users users;
+    enum gpu_capture_mode mode = weir__relaxed_begin(note->device->gpu);
+    enum outcome outcome = users_begin(&users, note);
     if (outcome == DONE)
-        outcome = outcome_of((weir_free)(device->w, note->ptr, behind));
-    weir__relaxed_end(device->gpu, mode);
+        outcome = outcome_of(weir__block_orphan(note->device->w, note->ptr, users.lines, users.count, NULL));
+    users_end(&users, outcome == DONE, true);
+    weir__relaxed_end(note->device->gpu, mode);
     return outcome;
 }
 
@@ -165,53 +186,53 @@ static enum outcome free_plainly(struct torch_device *device, void *ptr, struct 
     return outcome_of(opened ? weir_stream_free(opened, ptr) : (weir_free)(device->w, ptr, stream->handle));
 }
 
-static enum outcome record_device(struct torch_note *note)
+/* Parks for the streams that use the part; where one may be gone, for all work of the device. */
+static void park_part(struct torch_note *note)
 {
-    const struct gpu *gpu = note->device->gpu;
-    int index = note->device->index;
-    if (gpu->event_create(index, &note->event) == GPU_SUCCESS) {
-        if (gpu->event_record_device(note->event, index) == GPU_SUCCESS)
-            return DONE;
-        gpu->event_destroy(note->event);
+    struct weir__fences *fences = note->device->device->fences;
+    struct users users;
+    enum outcome outcome = users_begin(&users, note);
+    struct weir__parked *parked = outcome == CAPTURES ? NULL : weir__parked_new(note->recorded_count + 1);
+    note->is_parked = parked;
+    if (parked) {
+        parked->group = note;
+        weir__park(fences, parked, outcome == DONE ? users.lines : &fences->whole, outcome == DONE ? users.count : 1);
     }
-    note->event = NULL;
-    return LOST;
+    users_end(&users, parked && outcome == DONE, false);
 }
 
-/* An event behind all streams that use the part; where one may be gone, behind all work of the device, if that can be had. */
-static enum outcome record_users(struct torch_note *note)
+/* Whether the streams have done with it. waits: for what an event tells of. */
+static bool is_reached(struct torch_note *note, bool waits)
 {
-    struct torch_device *device = note->device;
-    const struct gpu *gpu = device->gpu;
-    int code = GPU_SUCCESS;
-    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    gpu_stream behind = torch_device_stream(device, &device->behind, &code);
-    enum outcome outcome = behind ? DONE : LOST;
-    for (size_t i = 0; i < note->recorded_count && outcome == DONE; i++)
-        outcome = wait_behind(device, behind, note->recorded[i]);
-    if (outcome == DONE && !weir__event_behind(gpu, device->index, behind, &note->event))
-        outcome = LOST;
-    if (outcome == LOST && device->device->has_device_events && weir__quiet_begin(gpu)) {
-        outcome = record_device(note);
+    const struct gpu *gpu = note->device->gpu;
+    struct weir__fences *fences = note->device->device->fences;
+    const struct weir__scope scope = {.fences = fences, .group = note, .is_parked = true};
+    weir__scope_cover(&scope, false);
+    if (weir__scope_needs_devices(&scope) && weir__quiet_begin(gpu)) {
+        weir__scope_cover_devices(&scope, false);
         weir__quiet_end();
     }
-    weir__relaxed_end(gpu, mode);
-    return outcome;
+    weir__scope_finish(&scope, waits ? UINT64_MAX : 0);
+    struct weir__parked *settled = weir__fences_settled(fences, note, NULL);
+    note->is_parked = note->is_parked && !settled;
+    free(settled);
+    return settled;
 }
 
 /* Nothing of a graph's is freed while something captures: the event would become part of it. What cannot be waited for stays. */
 static enum outcome free_part(struct torch_note *note)
 {
-    const struct gpu *gpu = note->device->gpu;
-    if (atomic_load(&note->device->begun))
+    struct torch_device *device = note->device;
+    if (atomic_load(&device->begun))
         return CAPTURES;
-    if (!note->event && note->recorded_count && record_users(note) != DONE)
+    enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
+    if (!note->is_parked && note->recorded_count)
+        park_part(note);
+    bool is_done = !note->recorded_count || is_reached(note, false);
+    weir__relaxed_end(device->gpu, mode);
+    if (!is_done)
         return CAPTURES;
-    if (note->event && weir__event_look(gpu, note->event) == WEIR__EVENT_PENDING)
-        return CAPTURES;
-    if (note->event)
-        gpu->event_destroy(note->event);
-    torch_reserve_free(note->device, note->ptr);
+    torch_reserve_free(device, note->ptr);
     return DONE;
 }
 
@@ -221,7 +242,7 @@ static enum outcome try_free(struct torch_note *note)
         return free_part(note);
     if (!note->stream || !atomic_load(&note->stream->lives))
         return LOST;
-    return note->recorded_count ? free_behind(note) : free_plainly(note->device, note->ptr, note->stream);
+    return note->recorded_count ? free_recorded(note) : free_plainly(note->device, note->ptr, note->stream);
 }
 
 /* The block's own stream is behind itself. */
@@ -236,33 +257,16 @@ static void forget_own(struct torch_note *note, const struct torch_stream *strea
 
 /* Freeing ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* A block without a note, on a stream that lives. */
-static void free_unnoted(struct torch_device *device, void *ptr, size_t size, struct torch_stream *stream)
-{
-    enum outcome outcome = free_plainly(device, ptr, stream);
-    struct torch_note *note = outcome == CAPTURES ? torch_note_new() : NULL;
-    if (note) {
-        note->ptr = ptr;
-        note->size = size;
-        note->device = device;
-        note->stream = stream;
-        add_late(note);
-    } else if (outcome != DONE) {
-        weir__block_orphan(device->w, ptr, NULL);
-    }
-}
-
 void torch_late_free(struct torch_device *device, void *ptr, size_t size, struct torch_stream *stream, struct torch_note *note,
                      bool is_alive)
 {
-    if (!note && stream && atomic_load(&stream->lives)) {
-        free_unnoted(device, ptr, size, stream);
+    if (!note && stream && atomic_load(&stream->lives) && free_plainly(device, ptr, stream) == DONE)
+        return;
+    if (!note && !(note = torch_note_new())) {
+        weir__block_orphan(device->w, ptr, NULL, 0, NULL);
         return;
     }
-    if (!note) {
-        weir__block_orphan(device->w, ptr, NULL);
-        return;
-    }
+    note->ptr = ptr;
     bool is_external = note->stream;
     note->device = device;
     note->size = size;
@@ -279,7 +283,7 @@ void torch_late_free(struct torch_device *device, void *ptr, size_t size, struct
     if (is_external && is_alive && stream && !note->recorded_count && free_plainly(device, ptr, stream) == DONE)
         torch_note_free(note);
     else if (is_external && !opened && note->has_id && !note->recorded_count)
-        add_waiting(note->stream, note);
+        add(&device->nameless, note);
     else if (is_external)
         orphan(note);
     else
@@ -299,22 +303,20 @@ void torch_late_add(struct torch_device *device, void *ptr, size_t size, struct 
 bool torch_late_settle(struct torch_device *device, struct torch_note *note)
 {
     note->device = device;
-    enum outcome outcome = note->recorded_count ? record_users(note) : DONE;
-    bool is_settled = outcome == DONE;
-    if (note->event) {
-        is_settled = weir__event_wait(device->gpu, note->event, UINT64_MAX);
-        device->gpu->event_destroy(note->event);
-        note->event = NULL;
-    }
+    if (!note->recorded_count)
+        return true;
+    enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
+    park_part(note);
+    bool is_settled = is_reached(note, true);
+    free(weir__fences_unpark(device->device->fences, note));
+    note->is_parked = false;
+    weir__relaxed_end(device->gpu, mode);
     return is_settled;
 }
 
 void torch_late_retry(struct torch_device *device)
 {
-    weir__spin_lock(&device->late_lock);
-    struct torch_note *notes = device->late, *note;
-    device->late = NULL;
-    weir__spin_unlock(&device->late_lock);
+    struct torch_note *notes = take(device, &device->late, NULL), *note;
     while ((note = pop(&notes))) {
         atomic_fetch_sub(&device->late_count, 1);
         conclude(note, try_free(note));
@@ -324,22 +326,18 @@ void torch_late_retry(struct torch_device *device)
 
 void torch_late_named(struct torch_stream *stream, struct torch_device *device, uint64_t id)
 {
-    struct torch_note *notes = take_waiting(stream, NULL), *note;
+    struct torch_note *notes = atomic_load(&device->waiting_count) ? take(device, &device->nameless, stream) : NULL, *note;
     while ((note = pop(&notes)))
-        conclude(note, note->device == device && note->has_id && note->id == id
-                           ? outcome_of((weir_free)(device->w, note->ptr, stream->handle))
-                           : LOST);
+        conclude(note, note->id == id ? outcome_of((weir_free)(device->w, note->ptr, stream->handle)) : LOST);
 }
 
 uint64_t torch_late_orphan(struct torch_device *device)
 {
     uint64_t bytes = 0;
-    for (struct torch_stream *stream = torch_stream_next(NULL); stream; stream = torch_stream_next(stream)) {
-        struct torch_note *notes = take_waiting(stream, device), *note;
-        while ((note = pop(&notes))) {
-            bytes += note->size;
-            orphan(note);
-        }
+    struct torch_note *notes = take(device, &device->nameless, NULL), *note;
+    while ((note = pop(&notes))) {
+        bytes += note->size;
+        orphan(note);
     }
     return bytes;
 }
@@ -353,15 +351,10 @@ uint64_t torch_late_spare(void *data, int index, uint64_t needed)
 
 void torch_late_each(struct torch_device *device, void (*use)(const struct torch_note *note, void *data), void *data)
 {
-    weir__spin_lock(&device->late_lock);
+    pthread_mutex_lock(&device->reserve_lock);
     for (const struct torch_note *note = device->late; note; note = note->next)
         use(note, data);
-    weir__spin_unlock(&device->late_lock);
-    for (struct torch_stream *stream = torch_stream_next(NULL); stream; stream = torch_stream_next(stream)) {
-        weir__spin_lock(&stream->lock);
-        for (const struct torch_note *note = stream->waiting; note; note = note->next)
-            if (note->device == device)
-                use(note, data);
-        weir__spin_unlock(&stream->lock);
-    }
+    for (const struct torch_note *note = device->nameless; note; note = note->next)
+        use(note, data);
+    pthread_mutex_unlock(&device->reserve_lock);
 }

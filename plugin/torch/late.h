@@ -2,11 +2,12 @@
 /*
  * late.h - frees that are not ordinary: of blocks that other streams use, on streams that may be gone, or during a capture.
  *
- *  - A block that living streams use too is freed on a stream of Weir's own, behind an event of each of them. No stream of torch's waits.
+ *  - A block that living streams use too becomes an orphan (lib/alloc/orphans.h) that waits for each of them, and for no other. No stream of
+ *    torch's waits.
  *  - A block of a stream that may be gone waits until an allocation names that stream, and shows by its id that it is still the same one.
  *  - A block that cannot be freed since a stream captures is *late*: it is tried again when the capture has ended.
- *  - What no stream can take becomes an orphan of Weir's (lib/alloc/orphans.h).
- * Until it is freed such a block is live to Weir, and has a note, which is the free's own.
+ *  - What no stream can take becomes an orphan that waits for all work of the process.
+ * Until it is freed, or an orphan, such a block is live to Weir, and has a note, which is the free's own.
  */
 #ifndef WEIR_TORCH_LATE_H
 #define WEIR_TORCH_LATE_H
@@ -28,7 +29,7 @@ bool torch_late_settle(struct torch_device *device, struct torch_note *note);
 /* Tries late frees again. */
 void torch_late_retry(struct torch_device *device);
 
-/* The stream is alive, and has this id: frees what waits for it. What waits for others of the same handle is orphaned. */
+/* The stream is alive, and has this id: frees what waits for it. What waits for others of the same handle on this device is orphaned. */
 void torch_late_named(struct torch_stream *stream, struct torch_device *device, uint64_t id);
 
 /* Makes orphans of all blocks of the device that wait for a stream. Returns their bytes. */
@@ -37,7 +38,7 @@ uint64_t torch_late_orphan(struct torch_device *device);
 /* A weir_oom_fn; data: the device. */
 uint64_t torch_late_spare(void *data, int index, uint64_t needed);
 
-/* Calls `use` for each block of the device, or part of a reserve, that is live to Weir and freed by torch, under leaf locks. */
+/* Calls `use` for each block of the device, or part of a reserve, that is live to Weir and freed by torch, under reserve_lock. */
 void torch_late_each(struct torch_device *device, void (*use)(const struct torch_note *note, void *data), void *data);
 
 #endif

@@ -18,13 +18,13 @@
 struct torch_note {
     struct torch_note *next; /* in a bucket of the table, or in a list of frees that wait (late.c) */
     void *ptr;
-    struct torch_device *device; /* the device of the block, set when it is freed */
-    struct torch_stream *stream; /* set if the stream of the block may be destroyed, or once the block is freed; else NULL */
-    uint64_t id;                 /* CUDA's id of that stream, */
-    bool has_id;                 /* and whether the id is known */
-    bool is_reserve;             /* the note is of a part of a reserve (reserve.h), not of a block of Weir's */
-    size_t size;                 /* bytes of the free, as torch says */
-    gpu_event event;             /* of a part of a reserve that waits: behind the streams that use the part; NULL: not recorded yet */
+    struct torch_device *device;
+    struct torch_stream *stream; /* that it was allocated on; NULL while the block is live, unless that stream may be destroyed: then */
+    uint64_t id;                 /* CUDA's id of it, and */
+    bool has_id;                 /* whether that is known */
+    bool is_reserve;             /* a part of a reserve, not a block of Weir's */
+    size_t size;                 /* bytes that torch freed */
+    bool is_parked;              /* of a part of a reserve that waits: for the streams that use it, in the fences' group of this note */
     size_t recorded_count;
     struct torch_stream **recorded; /* other streams that use the block */
 };

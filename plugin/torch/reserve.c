@@ -62,7 +62,7 @@ static void lend(struct torch_device *device, void *base)
 static bool orphan_chunk(struct torch_device *device, const struct torch_arena_chunk *chunk)
 {
     weir__blocks_return(&device->w->blocks, device->pool, chunk->base);
-    if (weir__block_orphan(device->w, chunk->base, NULL) == WEIR_NO_HOST_MEMORY) {
+    if (weir__block_orphan(device->w, chunk->base, NULL, 0, NULL) == WEIR_NO_HOST_MEMORY) {
         lend(device, chunk->base);
         return false;
     }
@@ -166,7 +166,7 @@ static void *fill(struct torch_device *device, size_t size, weir_error *error)
     void *base = NULL;
     int code = GPU_SUCCESS;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    gpu_stream stream = torch_device_stream(device, &device->fill, &code);
+    gpu_stream stream = torch_device_fill(device, &code);
     if (stream && (weir_pool_malloc)(device->pool, &base, size, stream) != WEIR_OK) {
         weir_last_error(error);
     } else if (stream && (code = gpu->stream_synchronize(stream)) != GPU_SUCCESS) {

@@ -38,7 +38,6 @@ struct torch_stream *torch_stream_get(int device, gpu_stream handle)
     if (!made)
         return NULL;
     made->handle = handle;
-    weir__spin_init(&made->lock);
     atomic_init(&made->device, weir__handle_is_fixed(handle) ? device : -1);
     atomic_init(&made->lives, !handle);
     /* No function is asked for fixed handles: the default stream lives, and the per-thread stream is another one in each thread. */
@@ -102,19 +101,4 @@ weir_stream *torch_stream_open(struct torch_stream *stream, struct torch_device 
         pthread_mutex_unlock(&opening);
     }
     return opened && opened->w == device->w ? opened : NULL;
-}
-
-struct torch_stream *torch_stream_next(struct torch_stream *after)
-{
-    size_t at = 0;
-    if (after) {
-        if (after->next)
-            return after->next;
-        int device = atomic_load(&after->device);
-        at = bucket_of(device, after->handle) + 1;
-    }
-    struct torch_stream *stream = NULL;
-    while (!stream && at < BUCKETS)
-        stream = atomic_load_explicit(&buckets[at++], memory_order_acquire);
-    return stream;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stream.h - a record of each stream that torch has named: whether the stream lives for ever, and which freed blocks wait for its next use.
+ * stream.h - a record of each stream that torch has named, and whether the stream lives for ever.
  *
  * There is one record for each handle (for each device too, if the handle is a fixed one such as the default stream). It is made when the
  * handle is first named, never freed, and found without a lock. A stream that lives for ever, as the default streams and those of torch's
@@ -13,14 +13,12 @@
 #include "plugin/torch/device.h"
 
 struct torch_stream {
-    struct torch_stream *next;   /* in the table; fixed */
-    gpu_stream handle;           /* NULL: the default stream of `device` */
-    _Atomic int device;          /* of a fixed handle: fixed; else the device of its last allocation, -1 before the first */
-    atomic_bool lives;           /* the stream lives for ever */
-    atomic_bool is_asked;        /* the function of weir_torch_set_stream_fn() was called for it */
-    weir_stream *_Atomic opened; /* the opened stream, from the first allocation outside of captures on; NULL before */
-    weir__spin lock;             /* guards `waiting`; no lock is taken under it */
-    struct torch_note *waiting;  /* freed blocks that wait until the stream is named again */
+    struct torch_stream *next; /* in the table; fixed */
+    gpu_stream handle;         /* NULL: the default stream of `device` */
+    _Atomic int device;        /* fixed for a fixed handle; else that of its last allocation, -1 before */
+    atomic_bool lives;
+    atomic_bool is_asked;        /* the function that tells has been called for it */
+    weir_stream *_Atomic opened; /* of a living one, once it allocated outside of a capture */
 };
 
 /* Returns the record of the handle, and makes it if there is none. Returns NULL if host memory runs out. */
@@ -36,8 +34,5 @@ weir_stream *torch_stream_open(struct torch_stream *stream, struct torch_device 
 
 /* Returns the weir_stream if the stream is open on that device, else NULL. */
 weir_stream *torch_stream_opened(struct torch_stream *stream, const struct torch_device *device);
-
-/* Iterates over all records: returns the record after `after` (NULL: the first record), or NULL at the end. */
-struct torch_stream *torch_stream_next(struct torch_stream *after);
 
 #endif

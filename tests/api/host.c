@@ -72,7 +72,7 @@ START_TEST(orphan_is_live_no_more_and_goes_back_with_a_trim)
     weir_stream *s = fixture_stream(w, 0, NULL);
     void *ptr = fixture_malloc(s, sizes[_i]);
     uint64_t used = fixture_figures(w, "a", 0).used;
-    ck_assert_int_eq(weir__block_orphan(w, ptr, NULL), WEIR_OK);
+    ck_assert_int_eq(weir__block_orphan(w, ptr, NULL, 0, NULL), WEIR_OK);
     weir_pool_stats figures = fixture_figures(w, "a", 0);
     ck_assert_uint_eq(figures.live, 0);
     ck_assert_uint_eq(figures.live_blocks, 0);
@@ -98,7 +98,7 @@ START_TEST(orphan_serves_nobody_before_all_work_of_the_device_is_done)
     weir_stream *s = fixture_stream(w, 0, NULL);
     void *ptr = fixture_malloc(s, MIB(40));
     ck_assert_int_eq(fixture_gpu()->delay(weir_stream_handle(s), 10000000), GPU_SUCCESS);
-    ck_assert_int_eq(weir__block_orphan(w, ptr, NULL), WEIR_OK);
+    ck_assert_int_eq(weir__block_orphan(w, ptr, NULL, 0, NULL), WEIR_OK);
     ck_assert_int_eq(weir_stream_malloc(s, &again, MIB(40)), WEIR_OUT_OF_MEMORY);
     weir_close(w);
     fixture_expect_empty();
@@ -110,7 +110,7 @@ START_TEST(ladder_frees_orphans)
     fixture_machine("memory=64MiB");
     weir *w = fixture_open("weir: 1\npools: { a: { small_below: 0 } }\n");
     weir_stream *s = fixture_stream(w, 0, NULL);
-    ck_assert_int_eq(weir__block_orphan(w, fixture_malloc(s, MIB(40)), NULL), WEIR_OK);
+    ck_assert_int_eq(weir__block_orphan(w, fixture_malloc(s, MIB(40)), NULL, 0, NULL), WEIR_OK);
     void *ptr = fixture_malloc(s, MIB(40));
     ck_assert_uint_eq(sim_calls("device_synchronize"), 0);
     ck_assert_int_eq(weir_stream_free(s, ptr), WEIR_OK);
@@ -125,9 +125,9 @@ START_TEST(what_is_no_live_block_cannot_be_an_orphan)
     weir *w = fixture_open("weir: 1\npools: { a: {} }\n");
     weir_stream *s = fixture_stream(w, 0, NULL);
     char *ptr = fixture_malloc(s, MIB(2));
-    ck_assert_int_eq(weir__block_orphan(w, ptr + 512, NULL), WEIR_NOT_A_BLOCK);
+    ck_assert_int_eq(weir__block_orphan(w, ptr + 512, NULL, 0, NULL), WEIR_NOT_A_BLOCK);
     ck_assert_int_eq(weir_stream_free(s, ptr), WEIR_OK);
-    ck_assert_int_eq(weir__block_orphan(w, ptr, NULL), WEIR_NOT_A_BLOCK);
+    ck_assert_int_eq(weir__block_orphan(w, ptr, NULL, 0, NULL), WEIR_NOT_A_BLOCK);
     weir_close(w);
     fixture_expect_empty();
 }
@@ -142,7 +142,7 @@ START_TEST(block_of_a_graph_cannot_be_an_orphan_and_stays)
     gpu_stream handle = weir_stream_handle(s);
     ck_assert_int_eq(fixture_gpu()->capture_begin(handle, GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
     void *ptr = fixture_malloc(s, MIB(2));
-    ck_assert_int_eq(weir__block_orphan(w, ptr, NULL), WEIR_INVALID);
+    ck_assert_int_eq(weir__block_orphan(w, ptr, NULL, 0, NULL), WEIR_INVALID);
     ck_assert_int_eq(weir_stream_free(s, ptr), WEIR_OK);
     ck_assert_int_eq(fixture_gpu()->capture_end(handle, &nodes), GPU_SUCCESS);
     ck_assert_uint_eq(nodes, 2);
@@ -159,7 +159,7 @@ START_TEST(device_is_not_looked_at_during_a_capture_of_the_host)
     fixture_machine(NULL);
     weir *w = fixture_open("weir: 1\npools: { a: { small_below: 0 } }\n");
     weir_stream *s = fixture_stream(w, 0, NULL);
-    ck_assert_int_eq(weir__block_orphan(w, fixture_malloc(s, MIB(2)), NULL), WEIR_OK);
+    ck_assert_int_eq(weir__block_orphan(w, fixture_malloc(s, MIB(2)), NULL, 0, NULL), WEIR_OK);
     weir__captures_begin();
     ck_assert_int_eq(weir_pool_trim(weir_stream_pool(s), 0, NULL, &released), WEIR_OK);
     ck_assert_uint_eq(released, 0);
@@ -193,7 +193,7 @@ START_TEST(request_waits_for_orphans_until_the_capture_of_another_thread_is_over
     fixture_machine(settings);
     weir *w = fixture_open("weir: 1\npools: { a: { small_below: 0, on_oom: { deadline: 100s } } }\n");
     weir_stream *s = fixture_stream(w, 0, NULL);
-    ck_assert_int_eq(weir__block_orphan(w, fixture_malloc(s, MIB(500)), NULL), WEIR_OK);
+    ck_assert_int_eq(weir__block_orphan(w, fixture_malloc(s, MIB(500)), NULL, 0, NULL), WEIR_OK);
     ck_assert_int_eq(pthread_create(&thread, NULL, capture_until_refused, &has_begun), 0);
     while (!atomic_load(&has_begun))
         sched_yield();
@@ -211,7 +211,7 @@ START_TEST(request_does_not_wait_for_the_end_of_its_own_threads_capture)
     fixture_machine("memory=512MiB");
     weir *w = fixture_open("weir: 1\npools: { a: { small_below: 0, on_oom: { deadline: 100s } } }\n");
     weir_stream *s = fixture_stream(w, 0, NULL);
-    ck_assert_int_eq(weir__block_orphan(w, fixture_malloc(s, MIB(500)), NULL), WEIR_OK);
+    ck_assert_int_eq(weir__block_orphan(w, fixture_malloc(s, MIB(500)), NULL, 0, NULL), WEIR_OK);
     weir__captures_begin();
     uint64_t began = fixture_gpu()->now();
     ck_assert_int_eq(weir_stream_malloc(s, &ptr, MIB(400)), WEIR_OUT_OF_MEMORY);
@@ -244,7 +244,7 @@ static void *orphan_blocks(void *data)
                 continue;
             }
             if (weir_stream_malloc(s, &ptr, round % 2 ? MIB(24) : KIB(64)) == WEIR_OK)
-                atomic_fetch_add(&orphanage->wrong, weir__block_orphan(orphanage->w, ptr, NULL) != WEIR_OK);
+                atomic_fetch_add(&orphanage->wrong, weir__block_orphan(orphanage->w, ptr, NULL, 0, NULL) != WEIR_OK);
             else
                 atomic_fetch_add(&orphanage->wrong, 1);
             fixture_gpu()->delay(weir_stream_handle(s), 1000);

@@ -36,7 +36,7 @@ static void orphan(uint64_t size, gpu_stream behind, uint64_t milliseconds)
 {
     void *ptr = scene_malloc_on(behind, size);
     scene_delay(behind, milliseconds);
-    ck_assert_int_eq(weir__block_orphan(scene.w, ptr, NULL), WEIR_OK);
+    ck_assert_int_eq(weir__block_orphan(scene.w, ptr, NULL, 0, NULL), WEIR_OK);
 }
 
 /* Each has a block in its cache, and 400 of them were settled one after the other. */
@@ -94,7 +94,7 @@ static uint64_t orphan_it(void *data, int device, uint64_t needed)
     void **block = data;
     if (!*block || !needed)
         return 0;
-    ck_assert_int_eq(weir__block_orphan(scene.w, *block, NULL), WEIR_OK);
+    ck_assert_int_eq(weir__block_orphan(scene.w, *block, NULL, 0, NULL), WEIR_OK);
     *block = NULL;
     return GIB;
 }

@@ -5,6 +5,7 @@
 #include "tests/plugin/plug.h"
 
 #define SIZE (64 * KIB)
+#define LARGE (64 * MIB)
 
 static gpu_stream a, b;
 static unsigned char host[SIZE];
@@ -489,6 +490,83 @@ START_TEST(block_recorded_on_an_external_stream_of_another_device_is_not_overwri
 }
 END_TEST
 
+/* Bytes that are reserved once `asker` has a block of LARGE bytes of its own again; it is freed. */
+static uint64_t reserved_with_another(gpu_stream asker)
+{
+    void *next = plug_malloc(LARGE, 0, asker);
+    uint64_t reserved = plug_stats(0).reserved;
+    weir_torch_free(next, LARGE, 0, asker);
+    return reserved;
+}
+
+static void free_recorded(gpu_stream own, gpu_stream user)
+{
+    void *ptr = plug_malloc(LARGE, 0, own);
+    weir_torch_record_stream(ptr, user);
+    weir_torch_free(ptr, LARGE, 0, own);
+}
+
+START_TEST(slow_stream_delays_only_the_blocks_that_it_uses)
+{
+    gpu_stream slow = plug_stream(0);
+    ck_assert_int_eq(plug_gpu->delay(slow, 1000 * MILLISECOND), GPU_SUCCESS);
+    free_recorded(a, slow);
+    uint64_t until = plug_gpu->now() + 1000 * MILLISECOND;
+    free_recorded(a, b);
+    uint64_t reserved = plug_stats(0).reserved;
+    sim_advance(MILLISECOND);
+    for (int i = 0; i < 3; i++)
+        ck_assert_uint_eq(reserved_with_another(a), reserved);
+    ck_assert_uint_lt(plug_gpu->now(), until);
+    plug_expect_empty(0);
+    ck_assert_uint_ge(plug_gpu->now(), until);
+}
+END_TEST
+
+/* As another tensor of its stream would be: nothing that the stream does next comes before its own work. */
+START_TEST(recorded_block_serves_its_own_stream_behind_the_work_of_that)
+{
+    ck_assert_int_eq(plug_gpu->delay(a, 1000 * MILLISECOND), GPU_SUCCESS);
+    uint64_t until = plug_gpu->now() + 1000 * MILLISECOND;
+    free_recorded(a, b);
+    uint64_t reserved = plug_stats(0).reserved;
+    sim_advance(MILLISECOND);
+    ck_assert_uint_gt(reserved_with_another(b), reserved);
+    free_recorded(a, b);
+    reserved = plug_stats(0).reserved;
+    sim_advance(MILLISECOND);
+    ck_assert_uint_eq(reserved_with_another(a), reserved);
+    ck_assert_uint_lt(plug_gpu->now(), until);
+    plug_expect_empty(0);
+}
+END_TEST
+
+/* Layers of a model whose activations a side stream copies away. The host is AHEAD layers ahead of the GPU, so at least as many blocks are in
+   use, and one that is being copied. */
+#define AHEAD 16
+START_TEST(offloading_reserves_little_more_than_what_is_in_use)
+{
+    gpu_event passed[AHEAD];
+    for (int i = 0; i < AHEAD; i++)
+        ck_assert_int_eq(plug_gpu->event_create(0, &passed[i]), GPU_SUCCESS);
+    for (int i = 0; i < 10 * AHEAD; i++) {
+        if (i >= AHEAD)
+            ck_assert_int_eq(plug_gpu->event_synchronize(passed[i % AHEAD]), GPU_SUCCESS);
+        void *ptr = plug_malloc(16 * MIB, 0, a);
+        ck_assert_int_eq(plug_gpu->delay(a, MILLISECOND), GPU_SUCCESS);
+        plug_order(0, a, b);
+        ck_assert_int_eq(plug_gpu->delay(b, MILLISECOND / 2), GPU_SUCCESS);
+        weir_torch_record_stream(ptr, b);
+        weir_torch_free(ptr, 16 * MIB, 0, a);
+        ck_assert_int_eq(plug_gpu->event_record(passed[i % AHEAD], a), GPU_SUCCESS);
+    }
+    ck_assert_uint_le(plug_stats(0).reserved, (AHEAD + 1) * 16 * MIB * 5 / 4);
+    for (int i = 0; i < AHEAD; i++)
+        plug_gpu->event_destroy(passed[i]);
+    plug_expect_empty(0);
+}
+END_TEST
+
 START_TEST(device_that_the_process_does_not_use_stays_unused)
 {
     bool used = true;
@@ -570,7 +648,8 @@ int main(void)
               recorded_block_waits_for_its_own_stream_too, block_recorded_on_its_own_stream_alone_is_cached_as_ever,
               block_recorded_on_the_default_stream_waits_for_it, block_recorded_on_a_stream_of_another_device_waits_for_it);
     tcase_add_loop_test(tcase, block_recorded_on_an_external_stream_of_another_device_is_not_overwritten_while_that_reads, 0, 2);
-    suite_add(tcase, device_that_the_process_does_not_use_stays_unused, block_recorded_on_an_external_stream_is_orphaned,
+    suite_add(tcase, slow_stream_delays_only_the_blocks_that_it_uses, recorded_block_serves_its_own_stream_behind_the_work_of_that,
+              offloading_reserves_little_more_than_what_is_in_use, device_that_the_process_does_not_use_stays_unused, block_recorded_on_an_external_stream_is_orphaned,
               recorded_block_of_an_external_stream_is_orphaned, record_is_of_one_block_and_not_of_the_next_at_its_address);
     return suite_run(suite);
 }
