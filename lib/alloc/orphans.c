@@ -172,7 +172,7 @@ void weir__orphans_give(struct weir__device *device, gpu_stream stream, const we
     enum gpu_capture_mode mode = weir__relaxed_begin(device->w->gpu);
     weir__flush_begin(device);
     weir__scope_look(&scope);
-    struct weir__line *named = opened ? NULL : weir__stream_line(device, stream), *own = opened ? opened->line : named;
+    struct weir__line *named = opened ? NULL : weir__stream_line(device, stream, 0), *own = opened ? opened->line : named;
     uint64_t bytes = give_to(device, weir__fences_settled(device->fences, device, own), stream, opened, own);
     if (named)
         weir__line_put(named);

@@ -132,7 +132,7 @@ static enum outcome add_user(struct users *users, struct torch_device *device, s
         return CAPTURES;
     if (index == device->index)
         torch_stream_open(stream, device); /* so that somebody can put an event there at any time */
-    struct weir__line *line = weir__stream_line(where, stream->handle);
+    struct weir__line *line = weir__stream_line(where, stream->handle, 0);
     if (!line)
         return LOST;
     users->lines[users->count++] = line;

@@ -596,7 +596,7 @@ START_TEST(free_of_an_orphan_has_an_event)
     weir_pool *pool = fixture_pool(w, "a", 0);
     weir_error error;
     uint64_t released;
-    ck_assert_int_eq(weir__block_orphan(w, take(pool, MIB(10)), &error), WEIR_OK);
+    ck_assert_int_eq(weir__block_orphan(w, take(pool, MIB(10)), NULL, 0, &error), WEIR_OK);
     ck_assert(!renew(pool));
     uint64_t records = sim_calls("event_record");
     ck_assert_int_eq(weir_pool_trim(pool, 0, NULL, &released), WEIR_OK);
