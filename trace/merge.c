@@ -26,7 +26,7 @@ struct opening {
     uint64_t name, place, handle;
 };
 
-/* The state of the first pass over the file, which trace_open() makes. */
+/* The state of trace_open(), which reads through the file once and counts what is in it. */
 struct census {
     struct trace *trace;
     struct trace_map threads; /* maps (thread's id, 0) to the index in trace->threads */

@@ -21,7 +21,7 @@
 #include <zstd.h>
 #endif
 
-/* The reader gives up after it has read VAIN_ALWAYS bytes, and VAIN_FACTOR times the size of the file, in blocks whose CRC is wrong.
+/* The reader gives up after it has read VAIN_ALWAYS bytes plus VAIN_FACTOR times the size of the file in blocks whose CRC is wrong.
    Without a limit a hostile file could make it read for very long: at each `WBLK` a long block may seem to begin. */
 enum { VAIN_FACTOR = 16, VAIN_ALWAYS = 64 << 20 };
 

@@ -156,7 +156,7 @@ static int make_mark(struct weir__line *line, uint64_t bytes, bool may_share, ui
 }
 
 /* Returns the state of the oldest mark's event. If the event's context was destroyed, the work of that context is complete. The DEVICE line
-   and stream 0 may have work of other contexts too, which this says nothing about: for them such an event counts as broken. */
+   and stream 0 may have work of other contexts too, about which the event says nothing: on these lines it counts as broken. */
 static enum weir__event_state look_at_oldest(const struct weir__line *line)
 {
     const struct gpu *gpu = line->fences->gpu;

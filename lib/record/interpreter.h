@@ -29,7 +29,7 @@ struct weir__place {
 /* The function, file and line of a place. */
 struct weir__place_name {
     char function[WEIR__FRAME_FUNCTION_MAX + 1];
-    char file[WEIR__FRAME_FILE_MAX + 1]; /* the end of a longer path */
+    char file[WEIR__FRAME_FILE_MAX + 1]; /* a longer path loses its beginning */
     uint32_t line;
 };
 

@@ -28,7 +28,7 @@
 struct tap {
     struct tap *next;
     const struct weir__ring *ring;
-    uint64_t position, lost; /* the number of the next event to read, and lost events that no block has counted yet */
+    uint64_t position, lost; /* the number of the next event to read; how many lost events no block has counted yet */
     bool is_begun;           /* `source` has a block with events */
     struct weir__trace_source source;
 };
