@@ -44,8 +44,8 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     taken_high = weir__larger(taken_high, atomic_load(&pool->figures.taken_before));
     stats->live_high = weir__larger(live_high < taken_high ? live_high : taken_high, stats->live);
     stats->max_size = atomic_load(&pool->settings.max_size);
-    stats->is_auto = atomic_load(&pool->settings.is_auto);
-    stats->release_threshold = atomic_load(stats->is_auto ? &pool->settings.kept : &pool->backing->threshold);
+    stats->is_auto = weir__pool_is_auto(pool);
+    stats->release_threshold = weir__pool_threshold(pool);
     read_audit(&pool->adapted.used, &stats->kept_used, &stats->kept_used_ms);
     read_audit(&pool->adapted.unused, &stats->kept_unused, &stats->kept_unused_ms);
     read_audit(&pool->adapted.missed, &stats->given_missed, &stats->given_missed_ms);

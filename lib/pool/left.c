@@ -10,7 +10,7 @@ uint64_t weir__keeper_interval(weir *w)
     uint64_t shortest = LONGEST;
     for (size_t d = 0; d < w->device_count; d++)
         for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool)) {
-            if (atomic_load(&pool->settings.is_auto) && shortest > WEIR__DEMAND_EPOCH)
+            if (weir__pool_is_auto(pool) && shortest > WEIR__DEMAND_EPOCH)
                 shortest = WEIR__DEMAND_EPOCH;
             uint64_t part = atomic_load(&pool->cache.idle) / WEIR__KEEPER_LOOKS;
             /* `part` is a quarter of cache.idle. A part above LONGEST is divided into equal intervals, so that a look falls on its end and

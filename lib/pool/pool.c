@@ -176,6 +176,7 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
     pool->kind.max_block = pool->native.is_exportable ? entry->ipc_max_block : UINT64_MAX;
     pool->settings.max_size = weir__quota_cap(&device->quota, entry);
     atomic_init(&pool->use.references, 1);
+    atomic_init(&pool->settings.kept, WEIR__NOT_AUTO);
     return pool;
 }
 

@@ -27,6 +27,8 @@ struct weir__device;
 
 #define WEIR__GROWTH_STEP POLICY_GROWTH_STEP
 
+#define WEIR__NOT_AUTO (UINT64_MAX - 1) /* more bytes than there are, and no policy's word for all */
+
 #define WEIR__ADAPTED_EPOCHS 8 /* in which growth is laid to what was given back */
 
 /* What the keeper knows of a pool whose threshold it sets. Its own, but for the counts, which are atomic. */
@@ -125,8 +127,9 @@ struct weir_pool {
 
     /* What else a policy or the program sets (settings.h). Changed under lock. */
     struct {
-        atomic_bool is_auto;          /* `release_threshold: auto`: the keeper gives back what is above `kept`, which it sets */
-        _Atomic uint64_t kept;        /* bytes; UINT64_MAX: all, until the keeper knows */
+        /* `release_threshold: auto`: the keeper gives back what is above so many bytes, which it sets; UINT64_MAX: all stay until it knows.
+           WEIR__NOT_AUTO: backing->threshold counts. */
+        _Atomic uint64_t kept;
         _Atomic uint64_t initial;     /* initial_size: `kept` is never below it, nor below `keep` */
         _Atomic uint64_t max_size;    /* 0: none */
         _Atomic uint64_t keep;        /* bytes that stay reserved when a neighbour asks; UINT64_MAX: all */
@@ -134,8 +137,7 @@ struct weir_pool {
         _Atomic unsigned steps;       /* bit (1 << rung) for each rung of the ladder */
         atomic_bool scrub;            /* blocks are cleared before the program gets them */
         uint64_t policy_max, limit;   /* the policy's max_size, and weir__pool_set_limit()'s; 0: none */
-        uint64_t threshold_before;    /* backing->threshold when the last reload began. Guarded by w->config, as the next */
-        bool auto_before;
+        uint64_t threshold_before, kept_before; /* backing->threshold and `kept` when the last reload began. Guarded by w->config */
         bool *peers;                  /* by device: access granted */
     } settings __attribute__((aligned(128)));
 
@@ -166,8 +168,13 @@ struct weir_pool {
 /* Bytes that the pool keeps over a synchronise, or that the keeper lets it keep. UINT64_MAX: all. */
 static inline uint64_t weir__pool_threshold(const weir_pool *pool)
 {
-    bool is_auto = atomic_load_explicit(&pool->settings.is_auto, memory_order_relaxed);
-    return atomic_load_explicit(is_auto ? &pool->settings.kept : &pool->backing->threshold, memory_order_relaxed);
+    uint64_t kept = atomic_load_explicit(&pool->settings.kept, memory_order_relaxed);
+    return kept != WEIR__NOT_AUTO ? kept : atomic_load_explicit(&pool->backing->threshold, memory_order_relaxed);
+}
+
+static inline bool weir__pool_is_auto(const weir_pool *pool)
+{
+    return atomic_load(&pool->settings.kept) != WEIR__NOT_AUTO;
 }
 
 /* exact_peaks: figures.live_high is the highest value of figures.live_now. */

@@ -46,7 +46,7 @@ weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, wei
     pthread_mutex_lock(&pool->lock);
     int code = weir__settings_write_threshold(pool, bytes);
     if (code == GPU_SUCCESS)
-        atomic_store(&pool->settings.is_auto, false);
+        atomic_store(&pool->settings.kept, WEIR__NOT_AUTO);
     tell_device(pool);
     pthread_mutex_unlock(&pool->lock);
     weir__relaxed_end(pool->w->gpu, mode);
@@ -141,7 +141,7 @@ static weir_status check_initial(const weir_pool *pool, const struct policy *pol
 weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
     pool->settings.threshold_before = atomic_load(&pool->backing->threshold);
-    pool->settings.auto_before = atomic_load(&pool->settings.is_auto);
+    pool->settings.kept_before = atomic_load(&pool->settings.kept);
     uint64_t max_size = weir__quota_cap(&pool->device->quota, entry);
     char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN], c[WEIR__BYTES_LEN];
     const struct weir__quota *quota = &pool->device->quota;
@@ -257,11 +257,11 @@ static int apply_attributes(weir_pool *pool, const struct policy_pool *entry)
 /* The driver keeps all, and the keeper sets what is kept. Called with pool->lock held. */
 static void apply_auto(weir_pool *pool, const struct policy_pool *entry)
 {
-    bool is_auto = entry->release_threshold.kind == POLICY_SIZE_AUTO;
     atomic_store(&pool->settings.initial, policy_size_bytes(entry->initial_size, pool->device->quota.bytes));
-    if (is_auto && !atomic_load(&pool->settings.is_auto))
+    if (entry->release_threshold.kind != POLICY_SIZE_AUTO)
+        atomic_store(&pool->settings.kept, WEIR__NOT_AUTO);
+    else if (!weir__pool_is_auto(pool))
         atomic_store(&pool->settings.kept, UINT64_MAX);
-    atomic_store(&pool->settings.is_auto, is_auto);
 }
 
 weir_status weir__settings_apply(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
@@ -302,7 +302,7 @@ weir_status weir__settings_undo(weir_pool *pool, const struct policy *policy, co
     pthread_mutex_lock(&pool->lock);
     if (!pool->native.is_exportable)
         weir__settings_write_threshold(pool, pool->settings.threshold_before);
-    atomic_store(&pool->settings.is_auto, pool->settings.auto_before);
+    atomic_store(&pool->settings.kept, pool->settings.kept_before);
     tell_device(pool);
     pthread_mutex_unlock(&pool->lock);
     return WEIR_OK;

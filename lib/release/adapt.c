@@ -153,7 +153,9 @@ static void observe(weir_pool *pool, uint64_t now)
     /* Fragmentation needs room in addition to the wanted bytes, but no more than the bytes that come and go. */
     uint64_t swing = wanted - weir__smaller(weir__demand_least(&adapted->demand), use);
     uint64_t kept = bounded(pool, wanted + weir__smaller(adapted->waste, swing)), least = bounded(pool, use);
-    atomic_store(&pool->settings.kept, kept);
+    uint64_t former = atomic_load(&pool->settings.kept);
+    if (former != WEIR__NOT_AUTO) /* a value that the program or a reload sets meanwhile stays */
+        atomic_compare_exchange_strong(&pool->settings.kept, &former, kept);
     /* If `kept` may fall later although nothing is freed, the keeper has to look again. */
     adapted->is_awake = kept > least && is_above(reserved, least);
 }
@@ -196,7 +198,7 @@ uint64_t weir__adapt_look(struct weir__device *device, uint64_t now)
     uint64_t due = WEIR__SERVICE_NEVER;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
         struct weir__adapted *adapted = &pool->adapted;
-        if (!atomic_load(&pool->settings.is_auto)) {
+        if (!weir__pool_is_auto(pool)) {
             adapted->is_begun = adapted->is_awake = adapted->is_giving = false;
             continue;
         }
@@ -211,7 +213,7 @@ uint64_t weir__adapt_look(struct weir__device *device, uint64_t now)
         done = weir__wait_for_frees(device, device->w->gpu->now() + PATIENCE, false);
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
         struct weir__adapted *adapted = &pool->adapted;
-        if (!atomic_load(&pool->settings.is_auto))
+        if (!weir__pool_is_auto(pool))
             continue;
         if (!adapted->is_giving)
             adapted->is_done = done;

@@ -75,7 +75,7 @@ static bool look_at_pools(struct weir__device *device)
 {
     bool any = false;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
-        if (!atomic_load(&pool->settings.is_auto) && atomic_exchange(&pool->keeper.is_left, false) &&
+        if (!weir__pool_is_auto(pool) && atomic_exchange(&pool->keeper.is_left, false) &&
             (pool->keeper.is_due = is_above(pool)))
             any = true;
     if (!any)

@@ -421,11 +421,13 @@ START_TEST(reload_that_fails_leaves_it_automatic)
     for (unsigned nth = 1; nth <= 8; nth++) {
         weir_error error = WEIR_ERROR_INIT;
         use_once(s, GIB);
+        uint64_t kept = scene_pool_stats("main").release_threshold;
         sim_fail("pool_set", nth, GPU_UNKNOWN);
         ck_assert_int_ne(set("pools.main.release_threshold=64MiB,pools.more.release_threshold=64MiB", &error), WEIR_OK);
         sim_fail(NULL, 0, 0);
         ck_assert(scene_pool_stats("main").is_auto);
         ck_assert(scene_pool_stats("more").is_auto);
+        ck_assert_uint_eq(scene_pool_stats("main").release_threshold, kept);
         use_once(s, GIB);
         ck_assert_uint_eq(reserved(), GIB);
         scene_pass(LONG);
