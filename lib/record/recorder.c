@@ -27,7 +27,7 @@ void weir__recorder_init(struct weir__recorder *recorder)
 {
     static _Atomic uint64_t ids;
     pthread_mutex_init(&recorder->lock, NULL);
-    weir__tags_init(&recorder->tags);
+    weir__tags_init(&recorder->tags, &recorder->lock);
     recorder->id = atomic_fetch_add(&ids, 1) + 1;
     pthread_mutex_lock(&recorders_lock);
     recorder->next = recorders;

@@ -4,7 +4,7 @@
  * events refer to.
  *
  * A recorder belongs to its weir. Writing an event takes no lock, except for the first event of a thread, which gets its ring. `lock` is a
- * leaf and guards the lists of rings, of pools and of open streams. Rings and names exist as long as the recorder does; the ring of a
+ * leaf and guards the lists of rings, of pools, of open streams and of tags. Rings and names exist as long as the recorder does; the ring of a
  * thread that has ended is given to the next new thread.
  */
 #ifndef WEIR_LIB_RECORDER_H

@@ -8,9 +8,9 @@
 static __thread struct weir__pushed_tag pushed[WEIR__TAG_DEPTH];
 static __thread unsigned pushed_count;
 
-void weir__tags_init(struct weir__tags *tags)
+void weir__tags_init(struct weir__tags *tags, pthread_mutex_t *lock)
 {
-    weir__spin_init(&tags->lock);
+    tags->lock = lock;
     weir__table_init(&tags->names);
 }
 
@@ -71,11 +71,11 @@ unsigned weir__tags_find(struct weir__tags *tags, const char *name)
     unsigned number = link ? number_if(link, name) : 0;
     if (number)
         return number;
-    weir__spin_lock(&tags->lock);
+    pthread_mutex_lock(tags->lock);
     number = look(tags, name, hash);
     if (!number)
         number = add(tags, name, hash);
-    weir__spin_unlock(&tags->lock);
+    pthread_mutex_unlock(tags->lock);
     return number;
 }
 

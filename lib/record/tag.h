@@ -3,18 +3,18 @@
  * tag.h - tags: names that the program gives to blocks, and the bytes and blocks that each tag has. A thread pushes a tag, and from then
  * until the thread pops the tag again, the tag is in force: all blocks that the thread allocates get it.
  *
- * Tags and their figures belong to a recorder and exist as long as the recorder does. The stack of pushed tags is thread-local. `lock` is a
- * leaf, and guards the array of tags and the table of names; the figures are atomic.
+ * Tags and their figures belong to a recorder and exist as long as the recorder does. The stack of pushed tags is thread-local. The recorder's
+ * lock guards the array of tags and the table of names; the figures are atomic.
  */
 #ifndef WEIR_LIB_TAG_H
 #define WEIR_LIB_TAG_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/base/spin.h"
 #include "lib/base/table.h"
 
 #define WEIR__TAGS_MAX 4095     /* tags of a recorder; their numbers fit into 12 bits */
@@ -34,10 +34,10 @@ struct weir__tags {
     _Atomic unsigned count;
     struct weir__tag *_Atomic *tags;    /* tags[number], with numbers from 1 to WEIR__TAGS_MAX */
     struct weir__table names;           /* the same tags by name */
-    weir__spin lock;
+    pthread_mutex_t *lock;              /* the recorder's */
 };
 
-void weir__tags_init(struct weir__tags *tags);
+void weir__tags_init(struct weir__tags *tags, pthread_mutex_t *lock);
 void weir__tags_destroy(struct weir__tags *tags);
 
 /* Finds or adds the tag with that name. Returns its number, or 0 if there are too many tags or host memory runs out. */
