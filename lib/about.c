@@ -68,19 +68,19 @@ const char *weir__label_name(unsigned label)
 
 void weir__in_force_set(weir *w, struct weir__in_force *policy)
 {
-    pthread_mutex_lock(&w->about->lock);
+    pthread_mutex_lock(&w->leaf);
     struct weir__in_force *former = w->about->policy;
     w->about->policy = policy;
-    pthread_mutex_unlock(&w->about->lock);
+    pthread_mutex_unlock(&w->leaf);
     weir__in_force_drop(former);
 }
 
 struct weir__in_force *weir__in_force_get(weir *w)
 {
-    pthread_mutex_lock(&w->about->lock);
+    pthread_mutex_lock(&w->leaf);
     struct weir__in_force *policy = w->about->policy;
     atomic_fetch_add(&policy->users, 1);
-    pthread_mutex_unlock(&w->about->lock);
+    pthread_mutex_unlock(&w->leaf);
     return policy;
 }
 
@@ -98,7 +98,6 @@ bool weir__about_open(weir *w)
     if (!about)
         return false;
     w->about = about;
-    pthread_mutex_init(&about->lock, NULL);
     snprintf(about->program, sizeof about->program, "%s", program_invocation_short_name);
     read_labels(&about->labels);
     about->opened_at = weir__service_now();
@@ -111,7 +110,6 @@ void weir__about_close(weir *w)
     if (!w->about)
         return;
     weir__in_force_drop(w->about->policy);
-    pthread_mutex_destroy(&w->about->lock);
     free(w->about);
     w->about = NULL;
 }

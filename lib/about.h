@@ -9,8 +9,6 @@
 #ifndef WEIR_LIB_ABOUT_H
 #define WEIR_LIB_ABOUT_H
 
-#include <pthread.h>
-
 #include "lib/pool/weir_internal.h"
 
 #define WEIR__LABELS 4
@@ -31,8 +29,7 @@ struct weir__about {
     char program[64];
     struct weir__labels labels;
     uint64_t opened_at; /* nanoseconds, by weir__service_now() */
-    pthread_mutex_t lock;
-    struct weir__in_force *policy; /* guarded by lock */
+    struct weir__in_force *policy; /* guarded by w->leaf */
 };
 
 /* Returns false if host memory runs out. */

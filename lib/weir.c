@@ -176,6 +176,7 @@ static weir *make_empty(const weir_options *options, int device, weir_error *err
     w->local_device = WEIR__NO_DEVICE;
     w->out_of_memory = weir__recover;
     w->dump = weir__trace_files_dump;
+    pthread_mutex_init(&w->leaf, NULL);
     weir__log_init(&w->log, options->log, options->log_data);
     *status = weir__log_open(&w->log, error);
     pthread_mutex_init(&w->config, NULL);
@@ -324,7 +325,7 @@ void weir__close(weir *w)
     weir__attached_close(w);
     weir__keeper_set(w, false, NULL);
     weir__trace_files_settle(w);
-    weir__log_rest(&w->log);
+    weir__log_rest(w);
     if (w->device_count) {
         weir__leaks_log(w);
         close_pools(w);
@@ -332,7 +333,7 @@ void weir__close(weir *w)
     free(w->devices);
     weir__trace_files_end(w);
     weir__about_close(w);
-    weir__log_rest(&w->log);
+    weir__log_rest(w);
     weir__log_close(&w->log);
     weir__callbacks_destroy(&w->callbacks);
     WEIR__MUST(weir__blocks_are_valid(&w->blocks));
@@ -342,6 +343,7 @@ void weir__close(weir *w)
     weir__source_forget(w);
     pthread_mutex_destroy(&w->attached_lock);
     pthread_mutex_destroy(&w->config);
+    pthread_mutex_destroy(&w->leaf);
     free(w);
 }
 

@@ -170,14 +170,14 @@ __attribute__((format(printf, 4, 0))) static void say(weir *w, const void *about
     for (char *newline = line; (newline = strchr(newline, '\n'));)
         *newline = ';';
     uint64_t now = w->gpu ? w->gpu->now() : 0;
-    weir__spin_lock(&log->lock);
+    pthread_mutex_lock(&w->leaf);
     struct weir__log_kind *kind = find(log, format, about);
     if (kind->format != format || kind->about != about) {
         take_rest(kind, &rest);
         *kind = (struct weir__log_kind){.format = format, .about = about, .level = level};
     }
     bool is_said = admit(kind, now, line, &more);
-    weir__spin_unlock(&log->lock);
+    pthread_mutex_unlock(&w->leaf);
     if (rest.silent)
         say_rest(log, &rest);
     if (more)
@@ -214,16 +214,16 @@ void weir__log_init(struct weir__log *log, weir_log_fn say_line, void *data)
     log->say = say_line;
     log->data = data;
     log->fd = -1;
-    weir__spin_init(&log->lock);
 }
 
-void weir__log_rest(struct weir__log *log)
+void weir__log_rest(weir *w)
 {
+    struct weir__log *log = &w->log;
     struct weir__log_kind rest;
     for (size_t i = 0; i < WEIR__LOG_KINDS && weir__log_is_heard(log); i++) {
-        weir__spin_lock(&log->lock);
+        pthread_mutex_lock(&w->leaf);
         take_rest(&log->kinds[i], &rest);
-        weir__spin_unlock(&log->lock);
+        pthread_mutex_unlock(&w->leaf);
         if (rest.silent)
             say_rest(log, &rest);
     }

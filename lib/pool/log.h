@@ -18,7 +18,6 @@
 
 #include <stdbool.h>
 
-#include "lib/base/spin.h"
 #include "include/weir.h"
 
 #define WEIR__LOG_KINDS 32 /* kinds in the table; a further kind replaces the one that was logged least recently */
@@ -26,9 +25,8 @@
 struct weir__log {
     weir_log_fn say; /* The application's function; NULL: none. Fixed after open, as are the next three members. */
     void *data;
-    int fd;              /* the descriptor for $WEIR_LOG; -1: none */
-    weir_log_level most; /* the least urgent level that is written to fd */
-    weir__spin lock;
+    int fd;              /* of $WEIR_LOG; -1: none */
+    weir_log_level most; /* the least urgent level that is written there */
     struct weir__log_kind {
         const char *format; /* the text of the lines before formatting, which names their place in the code; NULL: the entry is free */
         /* the object of the lines */
@@ -50,8 +48,8 @@ void weir__log_close(struct weir__log *log);
 /* Returns whether anybody receives log lines: a log function or the file of $WEIR_LOG. */
 bool weir__log_is_heard(const struct weir__log *log);
 
-/* Logs the latest line left out of each kind, with the number of the others. weir_close() calls this. */
-void weir__log_rest(struct weir__log *log);
+/* Logs, for each kind, how many lines were left out, and the latest of them. */
+void weir__log_rest(weir *w);
 
 /* Each logs one line; line ends within the text become "; ". about: the object of the line. Call them with no lock held. */
 __attribute__((format(printf, 3, 4))) void weir__log(weir *w, weir_log_level level, const char *format, ...);

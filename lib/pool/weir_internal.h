@@ -27,12 +27,11 @@ struct weir__request;
 #define WEIR__EVERY_DEVICE (-1)
 #define WEIR__NO_DEVICE (-1)
 
-/* The application's out-of-memory callbacks (callbacks.h). `lock` is a leaf and guards the other members. */
+/* The application's out-of-memory callbacks (callbacks.h). Guarded by w->leaf. */
 struct weir__callbacks {
-    pthread_mutex_t lock;
-    pthread_cond_t idle; /* signalled each time that a call of a callback ends */
+    pthread_cond_t idle; /* a call ended */
     unsigned last_id;
-    struct weir__callback *first; /* the list of callbacks, in order of registration */
+    struct weir__callback *first; /* in order of registration */
 };
 
 #define WEIR__KEEPER_LOOKS 4 /* how often the keeper looks at a cache while cache.idle passes */
@@ -50,6 +49,7 @@ struct weir__keeper {
 struct weir {
     struct weir__blocks blocks;
     const struct gpu *gpu;
+    pthread_mutex_t leaf; /* guards what is seldom touched: the log's table, callbacks, the policy in force, and the traces that it asks for */
     struct weir__log log;
     pthread_mutex_t config;
     struct policy *policy; /* guarded by config, as are the next two members */

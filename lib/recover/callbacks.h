@@ -13,12 +13,10 @@
 void weir__callbacks_init(struct weir__callbacks *callbacks);
 void weir__callbacks_destroy(struct weir__callbacks *callbacks);
 
-/* Calls the next callback: the first one with an id above `after` that weir__callbacks_give_up() has not marked for this climb (climb.h).
-   Asks it for `needed` bytes. Returns its id, and what it returned in *freed, or 0 if there is no such callback. */
-unsigned weir__callbacks_run(struct weir__callbacks *callbacks, const struct weir__request *request, unsigned after, uint64_t climb,
-                             uint64_t needed, uint64_t *freed);
-/* Marks a callback that did not help, so that this climb does not call it again. If another climb marks it at the same time, this climb may
-   call it once more. */
-void weir__callbacks_give_up(struct weir__callbacks *callbacks, unsigned id, uint64_t climb);
+/* Calls the first callback with an id above `after` that was not given up in the climb of that number, and asks it for `needed` bytes. Returns
+   its id and what it returned in *freed, or 0 if there is none. */
+unsigned weir__callbacks_run(const struct weir__request *request, unsigned after, uint64_t climb, uint64_t needed, uint64_t *freed);
+/* The callback did not help. Another climb that gives it up at the same time may make this one ask it once more. */
+void weir__callbacks_give_up(weir *w, unsigned id, uint64_t climb);
 
 #endif

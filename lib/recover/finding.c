@@ -171,10 +171,10 @@ static bool say_cap(char *text, const struct figures *figures)
 /* Returns whether the program has callbacks that were not called because the policy leaves that step out. */
 static bool may_callbacks_help(const struct figures *figures)
 {
-    struct weir__callbacks *callbacks = &figures->own->w->callbacks;
-    pthread_mutex_lock(&callbacks->lock);
-    bool are_some = callbacks->first;
-    pthread_mutex_unlock(&callbacks->lock);
+    weir *w = figures->own->w;
+    pthread_mutex_lock(&w->leaf);
+    bool are_some = w->callbacks.first;
+    pthread_mutex_unlock(&w->leaf);
     return are_some && !figures->report->rungs[WEIR_RUNG_CALLBACKS].ran;
 }
 

@@ -331,7 +331,7 @@ static unsigned run_next(struct weir__climb *climb, unsigned after, uint64_t *fr
 {
     struct former former __attribute__((cleanup(restore_device))) = { .gpu = climb->gpu };
     former.is_known = climb->gpu->get_current_device(&former.device) == GPU_SUCCESS;
-    return weir__callbacks_run(&climb->request->pool->w->callbacks, climb->request, after, climb->number, lacking(climb), freed);
+    return weir__callbacks_run(climb->request, after, climb->number, lacking(climb), freed);
 }
 
 static bool rung_callbacks(struct weir__climb *climb, void **ptr)
@@ -348,7 +348,7 @@ static bool rung_callbacks(struct weir__climb *climb, void **ptr)
         if (freed && has_helped(climb, &before))
             climb->has_more = true;
         else
-            weir__callbacks_give_up(&climb->request->pool->w->callbacks, id, climb->number);
+            weir__callbacks_give_up(climb->request->pool->w, id, climb->number);
         if (freed == 0)
             continue;
         /* The memory that the callback freed may be in caches, behind a kernel, or in orphans. */

@@ -12,12 +12,11 @@
 #include "policy/keys.h"
 
 struct weir__trace_files {
-    pthread_mutex_t lock;
-    char directory[POLICY_FILE_NAME_MAX + 1]; /* the directory for dumps; "" if no dumps are written */
-    unsigned dumps;      /* the number of the last dump */
-    bool is_dumping;     /* a thread is about to begin a dump */
-    char *policy;        /* the policy's values, one on each line */
-    struct weir__trace *whole; /* the trace of record.file, or NULL. Only opening and closing the weir use this and the next two */
+    char directory[POLICY_FILE_NAME_MAX + 1]; /* of dumps; "": there are none */
+    unsigned dumps;
+    bool is_dumping;     /* somebody begins one */
+    char *policy;        /* its values, a line each */
+    struct weir__trace *whole; /* record.file; of the opener and the closer alone, as are the next two */
     struct weir__trace_place whole_file;
     bool must_drop;            /* remove the file of `whole` when the trace has ended */
     struct weir__trace *dump;  /* the last dump, or NULL */
@@ -69,20 +68,20 @@ void weir__trace_files_set(weir *w, const struct policy *policy)
 {
     struct weir__trace_files *files = w->trace_files;
     char *text = describe(policy);
-    pthread_mutex_lock(&files->lock);
+    pthread_mutex_lock(&w->leaf);
     snprintf(files->directory, sizeof files->directory, "%s", policy->record_dump ? policy->record_dump : "");
     char *former = files->policy;
     files->policy = text;
-    pthread_mutex_unlock(&files->lock);
+    pthread_mutex_unlock(&w->leaf);
     free(former);
 }
 
 char *weir__trace_files_policy(weir *w)
 {
     struct weir__trace_files *files = w->trace_files;
-    pthread_mutex_lock(&files->lock);
+    pthread_mutex_lock(&w->leaf);
     char *copy = files->policy ? strdup(files->policy) : NULL;
-    pthread_mutex_unlock(&files->lock);
+    pthread_mutex_unlock(&w->leaf);
     return copy;
 }
 
@@ -92,7 +91,6 @@ bool weir__trace_files_begin(weir *w, const struct policy *policy)
     weir_error error = WEIR_ERROR_INIT;
     if (!files)
         return false;
-    pthread_mutex_init(&files->lock, NULL);
     w->trace_files = files;
     weir__trace_files_set(w, policy);
     if (!policy->record_file)
@@ -122,10 +120,10 @@ void weir__trace_files_settle(weir *w)
 void weir__trace_files_finish(weir *w)
 {
     struct weir__trace_files *files = w->trace_files;
-    pthread_mutex_lock(&files->lock);
+    pthread_mutex_lock(&w->leaf);
     struct weir__trace *whole = files->whole;
     files->whole = NULL;
-    pthread_mutex_unlock(&files->lock);
+    pthread_mutex_unlock(&w->leaf);
     if (!whole)
         return;
     weir__trace_settle(whole);
@@ -141,7 +139,6 @@ void weir__trace_files_end(weir *w)
         weir__trace_end(files->whole);
     if (files->whole && files->must_drop)
         weir__trace_place_drop(&files->whole_file);
-    pthread_mutex_destroy(&files->lock);
     free(files->policy);
     free(files);
     w->trace_files = NULL;
@@ -149,12 +146,12 @@ void weir__trace_files_end(weir *w)
 
 /* Dumps -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Returns whether the caller may begin a dump. Only one dump is written at a time: a request that fails during a dump mostly fails for the
-   same reason. If true, *former is the last dump, which is over and which the caller must end, or NULL. */
-static bool claim(struct weir__trace_files *files, char directory[static sizeof files->directory], unsigned *number,
-                  struct weir__trace **former)
+/* One dump at a time, as the next out-of-memory mostly comes at once and has the same story. true: it is the caller's, who ends the former
+   one. */
+static bool claim(weir *w, char directory[static POLICY_FILE_NAME_MAX + 1], unsigned *number, struct weir__trace **former)
 {
-    pthread_mutex_lock(&files->lock);
+    struct weir__trace_files *files = w->trace_files;
+    pthread_mutex_lock(&w->leaf);
     bool is_due = files->directory[0] && files->dumps < WEIR__TRACE_DUMPS_MAX && !files->is_dumping &&
                   (!files->dump || weir__trace_is_over(files->dump));
     if (is_due) {
@@ -164,7 +161,7 @@ static bool claim(struct weir__trace_files *files, char directory[static sizeof 
         *number = files->dumps;
         memcpy(directory, files->directory, sizeof files->directory);
     }
-    pthread_mutex_unlock(&files->lock);
+    pthread_mutex_unlock(&w->leaf);
     return is_due;
 }
 
@@ -192,15 +189,15 @@ void weir__trace_files_dump(weir *w)
     struct weir__trace *former, *dump = NULL;
     char directory[sizeof files->directory];
     unsigned number;
-    if (!claim(files, directory, &number, &former))
+    if (!claim(w, directory, &number, &former))
         return;
     if (former)
         weir__trace_end(former);
     if (begin_dump(w, directory, &number, &error, &dump) != WEIR_OK)
         weir__log(w, WEIR_LOG_ERROR, "no trace of an out-of-memory is written (record.dump): %s", error.text);
-    pthread_mutex_lock(&files->lock);
+    pthread_mutex_lock(&w->leaf);
     files->dump = dump;
     files->dumps = number;
     files->is_dumping = false;
-    pthread_mutex_unlock(&files->lock);
+    pthread_mutex_unlock(&w->leaf);
 }
