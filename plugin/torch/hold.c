@@ -17,9 +17,7 @@
 #define PER_THREAD ((weir_cuda_stream)0x2) /* cudaStreamPerThread */
 #define LEGACY ((weir_cuda_stream)0x1)     /* cudaStreamLegacy */
 
-/* The holds without holders that could not end yet, and the lock of the list. is_over: weir_torch_holds_end() was called. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic(weir_torch_hold *) unended;
+static _Atomic(weir_torch_hold *) unended; /* holds are added one at a time, and taken all at once */
 static atomic_bool is_over;
 
 /* Returns the stream to remember for a use on `stream`. The per-thread stream of the thread that releases the thing is another stream than
@@ -172,20 +170,14 @@ static void end(weir_torch_hold *hold)
         destroy(hold);
         return;
     }
-    pthread_mutex_lock(&lock);
-    hold->next = unended;
-    unended = hold;
-    pthread_mutex_unlock(&lock);
+    hold->next = atomic_load(&unended);
+    while (!atomic_compare_exchange_weak(&unended, &hold->next, hold))
+        continue;
 }
 
 void torch_holds_retry(void)
 {
-    if (weir__is_forked() || !atomic_load(&unended))
-        return;
-    pthread_mutex_lock(&lock);
-    weir_torch_hold *list = unended;
-    unended = NULL;
-    pthread_mutex_unlock(&lock);
+    weir_torch_hold *list = weir__is_forked() ? NULL : atomic_exchange(&unended, NULL);
     for (weir_torch_hold *next; list; list = next) {
         next = list->next;
         end(list);
