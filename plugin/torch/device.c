@@ -14,11 +14,11 @@
 _Atomic unsigned torch_busy;
 
 static atomic_bool is_over;
-static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
-static struct torch_device *_Atomic devices[TORCH_DEVICES_MAX]; /* set under `opening` */
+pthread_mutex_t torch_opening = PTHREAD_MUTEX_INITIALIZER;
+static struct torch_device *_Atomic devices[TORCH_DEVICES_MAX]; /* set under `torch_opening` */
 static _Atomic int device_count;
 
-/* Guarded by `opening`. */
+/* Guarded by `torch_opening`. */
 static weir_options options = WEIR_OPTIONS_INIT; /* its strings are ours */
 static struct {
     bool is_set;
@@ -29,7 +29,7 @@ static bool watches_exit;
 /* A child that is forked before CUDA is used goes on: it must not inherit the lock from a thread that it has not. */
 static void renew_lock(void)
 {
-    pthread_mutex_init(&opening, NULL);
+    pthread_mutex_init(&torch_opening, NULL);
 }
 
 __attribute__((constructor)) static void watch_forks(void)
@@ -103,13 +103,13 @@ weir_status weir_torch_configure(const weir_options *given, weir_error *error)
         clear_options(&copy);
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the name of the policy");
     }
-    pthread_mutex_lock(&opening);
+    pthread_mutex_lock(&torch_opening);
     struct torch_device *open = torch_device_next(-1);
     if (!open) {
         clear_options(&options);
         options = copy;
     }
-    pthread_mutex_unlock(&opening);
+    pthread_mutex_unlock(&torch_opening);
     if (!open)
         return WEIR_OK;
     clear_options(&copy);
@@ -129,22 +129,22 @@ void weir_torch_memory_fraction(double fraction, int index)
 {
     if (index < 0 || index >= TORCH_DEVICES_MAX || torch_is_over())
         return;
-    pthread_mutex_lock(&opening);
+    pthread_mutex_lock(&torch_opening);
     struct torch_device *device = torch_device_find(index);
     fractions[index].is_set = true;
     fractions[index].value = fraction;
     if (device)
         apply_fraction(device);
-    pthread_mutex_unlock(&opening);
+    pthread_mutex_unlock(&torch_opening);
 }
 
 double weir_torch_get_memory_fraction(int index)
 {
     if (index < 0 || index >= TORCH_DEVICES_MAX || torch_is_over())
         return 1;
-    pthread_mutex_lock(&opening);
+    pthread_mutex_lock(&torch_opening);
     double fraction = fractions[index].is_set ? fractions[index].value : 1;
-    pthread_mutex_unlock(&opening);
+    pthread_mutex_unlock(&torch_opening);
     return fraction;
 }
 
@@ -167,7 +167,7 @@ static weir_status check_gpu(const weir *w, weir_error *error)
     return weir__fail(error, WEIR_INVALID, "$WEIR_GPU is 'sim', and no kernel reaches the memory of the simulator: unset WEIR_GPU");
 }
 
-/* Called with `opening`. */
+/* Called with `torch_opening`. */
 static weir_status open_weir(struct torch_device *device, weir_error *error)
 {
     /* From the device's own memory nothing can come where the default pool is not there. */
@@ -195,7 +195,7 @@ static weir_status open_weir(struct torch_device *device, weir_error *error)
     return WEIR_OK;
 }
 
-/* Another thread may capture on another device, and opening makes calls that would spoil that. Called with `opening`. */
+/* Another thread may capture on another device, and opening makes calls that would spoil that. Called with `torch_opening`. */
 static weir_status open_relaxed(struct torch_device *device, weir_error *error)
 {
     const struct torch_device *other = torch_device_next(-1);
@@ -245,11 +245,11 @@ struct torch_device *torch_device_open(int index, weir_error *error)
                    TORCH_DEVICES_MAX);
         return NULL;
     }
-    pthread_mutex_lock(&opening);
+    pthread_mutex_lock(&torch_opening);
     device = torch_device_find(index);
     if (!device)
         device = open_device(index, error);
-    pthread_mutex_unlock(&opening);
+    pthread_mutex_unlock(&torch_opening);
     return device;
 }
 

@@ -65,6 +65,9 @@ struct torch_device {
     weir_torch_stats totals;   /* what the totals were at their last reset */
 };
 
+/* One thread at a time opens a device or a stream. Before all other locks. */
+extern pthread_mutex_t torch_opening __attribute__((visibility("hidden")));
+
 /* How many things there are that make calls look twice: begins without an end, frees that were refused, the end of the process. Nearly
    always 0. */
 extern _Atomic unsigned torch_busy __attribute__((visibility("hidden")));

@@ -11,7 +11,6 @@
 
 static struct torch_stream *_Atomic buckets[BUCKETS]; /* records are added at the head, and never removed */
 static weir_torch_stream_fn _Atomic stream_fn;
-static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* held while one thread opens a stream; taken before all other locks */
 
 static size_t bucket_of(int device, gpu_stream handle)
 {
@@ -91,14 +90,14 @@ weir_stream *torch_stream_open(struct torch_stream *stream, struct torch_device 
 {
     weir_stream *opened = atomic_load_explicit(&stream->opened, memory_order_acquire);
     if (!opened && atomic_load(&stream->lives)) {
-        pthread_mutex_lock(&opening);
+        pthread_mutex_lock(&torch_opening);
         opened = atomic_load_explicit(&stream->opened, memory_order_acquire);
         enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
         /* If this fails, as on a stream that captures, requests are served without a cache until a later call opens the stream. */
         if (!opened && (weir_stream_open)(device->w, device->index, stream->handle, NULL, NULL, &opened) == WEIR_OK)
             atomic_store_explicit(&stream->opened, opened, memory_order_release);
         weir__relaxed_end(device->gpu, mode);
-        pthread_mutex_unlock(&opening);
+        pthread_mutex_unlock(&torch_opening);
     }
     return opened && opened->w == device->w ? opened : NULL;
 }
