@@ -52,12 +52,12 @@ struct weir__trace {
     size_t stream_count;
     uint64_t begun, begun_order; /* the time, and the weir's last order number, when the trace began */
     struct weir__trace_result result;
-    bool was_said; /* `failed` was called */
-    pthread_mutex_t lock; /* guards must_end and is_over */
-    pthread_cond_t told;  /* must_end was set */
+    bool was_said; /* its error */
+    pthread_mutex_t lock; /* guards the rest */
+    pthread_cond_t told;
     bool must_end, is_over;
-    pthread_mutex_t sampling; /* guards is_settled; held over `sample`, which calls CUDA */
-    bool is_settled;          /* the weir's pools are about to be destroyed: do not call `sample` */
+    bool is_settled;  /* its pools are about to go */
+    bool is_sampling; /* its thread asks them for their figures, with no lock held */
 };
 
 /* The file ----------------------------------------------------------------------------------------------------------------------------- */
@@ -308,19 +308,26 @@ static uint64_t next_pause(uint64_t pause, enum flow flow)
 /* Records the figures of all pools as events of this thread: CUDA does not report when a pool grows, so the pools must be asked. */
 static void sample(struct weir__trace *trace)
 {
-    pthread_mutex_lock(&trace->sampling);
-    if (!trace->is_settled && trace->of.sample)
+    pthread_mutex_lock(&trace->lock);
+    bool is_sampling = trace->is_sampling = !trace->is_settled && trace->of.sample;
+    pthread_mutex_unlock(&trace->lock);
+    if (is_sampling)
         trace->of.sample(trace->of.data);
-    pthread_mutex_unlock(&trace->sampling);
-    /* Read the new events at once, so that follow() does not take them for activity of the program and samples again. */
+    pthread_mutex_lock(&trace->lock);
+    trace->is_sampling = false;
+    pthread_cond_broadcast(&trace->told);
+    pthread_mutex_unlock(&trace->lock);
+    /* Its own events are no reason for the next look. */
     drain_all(trace);
 }
 
 void weir__trace_settle(struct weir__trace *trace)
 {
-    pthread_mutex_lock(&trace->sampling);
+    pthread_mutex_lock(&trace->lock);
     trace->is_settled = true;
-    pthread_mutex_unlock(&trace->sampling);
+    while (trace->is_sampling)
+        pthread_cond_wait(&trace->told, &trace->lock);
+    pthread_mutex_unlock(&trace->lock);
 }
 
 static void follow(struct weir__trace *trace)
@@ -397,7 +404,6 @@ static void destroy(struct weir__trace *trace)
     free(trace->block);
     free(trace->streams);
     weir__trace_encoder_destroy(&trace->encoder);
-    pthread_mutex_destroy(&trace->sampling);
     pthread_cond_destroy(&trace->told);
     pthread_mutex_destroy(&trace->lock);
     free(trace);
@@ -453,7 +459,6 @@ struct weir__trace *weir__trace_begin(const struct weir__traced *of, int fd, enu
     pthread_cond_init(&made->told, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&made->lock, NULL);
-    pthread_mutex_init(&made->sampling, NULL);
     made->block = malloc(weir__trace_block_bound(WEIR__TRACE_HEAD_MAX));
     bool is_ready = weir__trace_encoder_init(&made->encoder, of->recorder, write_definitions, made) && made->block &&
                     of->head(of->data, reason, &made->head) && find_rings(made) && take_streams(made);
@@ -478,7 +483,7 @@ void weir__trace_ask_end(struct weir__trace *trace)
 {
     pthread_mutex_lock(&trace->lock);
     trace->must_end = true;
-    pthread_cond_signal(&trace->told);
+    pthread_cond_broadcast(&trace->told);
     pthread_mutex_unlock(&trace->lock);
 }
 
