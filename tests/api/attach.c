@@ -538,6 +538,40 @@ START_TEST(free_whose_first_event_fails_is_noted_all_the_same)
 }
 END_TEST
 
+static int refuse_to_record(gpu_event event, gpu_stream stream)
+{
+    (void)event, (void)stream;
+    return GPU_UNKNOWN;
+}
+
+/* Rather than crash the driver, which a pool with pending frees would when it is destroyed. */
+START_TEST(free_that_gets_no_event_keeps_the_pool_for_good)
+{
+    struct sim_census census;
+    fixture_machine(NULL);
+    weir *w = fixture_open(SHARED);
+    weir_pool *pool = fixture_pool(w, "a", 0);
+    struct weir__fences *fences = w->devices[0].fences;
+    struct gpu refusing = *fences->gpu;
+    refusing.event_record = refuse_to_record;
+    void *ptr = take(pool, MIB(10));
+    fences->gpu = &refusing;
+    ck_assert_int_eq(weir_free(w, ptr, NULL), WEIR_OK);
+    fences->gpu = fixture_gpu();
+    ck_assert_int_eq(fixture_gpu()->device_synchronize(0), GPU_SUCCESS);
+    ck_assert(!renew(pool));
+    ck_assert_int_eq(weir_free(w, take(pool, MIB(10)), NULL), WEIR_OK);
+    ck_assert_int_eq(fixture_gpu()->device_synchronize(0), GPU_SUCCESS);
+    ck_assert(!renew(pool));
+    weir_close(w);
+    weir__debts_sweep(fixture_gpu());
+    sim_census(&census);
+    ck_assert_uint_eq(census.pools, 1);
+    ck_assert_uint_eq(census.events, 0);
+    fixture_machine(NULL);
+}
+END_TEST
+
 START_TEST(free_on_a_stream_of_another_device_is_noted)
 {
     fixture_machine("devices=2");
@@ -901,7 +935,8 @@ int main(void)
     suite_add(tcase, pool_made_anew_is_another_one_that_serves, block_of_a_pool_made_anew_can_be_exported_at_once,
               pool_with_a_live_block_is_not_made_anew, pool_with_a_free_behind_a_kernel_is_not_made_anew_until_it_is_complete,
               pool_is_made_anew_once_frees_are_complete_whatever_the_figures_say, pool_with_a_free_that_left_no_trace_is_never_made_anew,
-              free_whose_first_event_fails_is_noted_all_the_same, free_on_a_stream_of_another_device_is_noted,
+              free_whose_first_event_fails_is_noted_all_the_same, free_that_gets_no_event_keeps_the_pool_for_good,
+              free_on_a_stream_of_another_device_is_noted,
               free_on_a_stream_that_is_gone_is_not_taken_for_one_on_the_next_with_its_handle, free_of_an_orphan_has_an_event,
               events_behind_frees_do_not_pile_up, closed_pool_of_which_blocks_were_exported_goes_although_figures_are_left,
               pool_closed_with_a_live_block_goes_once_that_is_free,
