@@ -8,7 +8,7 @@
  */
 #include "lib/gpu/cuda_internal.h"
 
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 /* %globaltimer counts nanoseconds in steps of 1 µs (H200) to 1 ms, so a delay is rounded up to a whole step. */
@@ -38,10 +38,9 @@ struct kernel {
     void *function;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct kernel *kernels; /* guarded by lock */
+static struct kernel *_Atomic kernels; /* added one at a time. Two threads may add one each for the same context */
 
-/* Loads the kernel into the current context, and adds it to the list. The caller holds the lock. */
+/* Precondition: the context is current. */
 static int load_kernel(const struct cuda_driver *driver, void *context, unsigned long long id, void **function)
 {
     struct kernel *kernel = malloc(sizeof(*kernel));
@@ -57,8 +56,9 @@ static int load_kernel(const struct cuda_driver *driver, void *context, unsigned
     }
     kernel->context = context;
     kernel->id = id;
-    kernel->next = kernels;
-    kernels = kernel;
+    kernel->next = atomic_load(&kernels);
+    while (!atomic_compare_exchange_weak(&kernels, &kernel->next, kernel))
+        continue;
     *function = kernel->function;
     return GPU_SUCCESS;
 }
@@ -69,16 +69,13 @@ static int find_kernel(const struct cuda_driver *driver, void *context, void **f
     int code = driver->context_id ? driver->context_id(context, &id) : GPU_SUCCESS;
     if (code)
         return code;
-    pthread_mutex_lock(&lock);
-    struct kernel *kernel = kernels;
+    const struct kernel *kernel = atomic_load(&kernels);
     while (kernel && (kernel->context != context || kernel->id != id))
         kernel = kernel->next;
-    if (kernel)
-        *function = kernel->function;
-    else
-        code = load_kernel(driver, context, id, function);
-    pthread_mutex_unlock(&lock);
-    return code;
+    if (!kernel)
+        return load_kernel(driver, context, id, function);
+    *function = kernel->function;
+    return GPU_SUCCESS;
 }
 
 static int find_context(const struct cuda_driver *driver, gpu_stream stream, void **context)
