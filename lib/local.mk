@@ -104,6 +104,8 @@ lib_librooms_la_SOURCES = \
 	%reldir%/backing/backing.h \
 	%reldir%/backing/cuda.c \
 	%reldir%/backing/cuda.h \
+	%reldir%/backing/cuda_cap.c \
+	%reldir%/backing/cuda_cap.h \
 	%reldir%/backing/cuda_threshold.c \
 	%reldir%/pool/asking.c \
 	%reldir%/pool/asking.h \
@@ -117,8 +119,6 @@ lib_librooms_la_SOURCES = \
 	%reldir%/pool/figures.h \
 	%reldir%/pool/former.c \
 	%reldir%/pool/former.h \
-	%reldir%/pool/growth.c \
-	%reldir%/pool/growth.h \
 	%reldir%/pool/holders.c \
 	%reldir%/pool/holders.h \
 	%reldir%/pool/left.c \

@@ -112,7 +112,7 @@ bool weir__held_is_valid(weir_pool *pool)
     weir__blocks_visit(&pool->w->blocks, tally_block, &tally);
     return held.live == tally.live && weir__pool_live_blocks(pool) == tally.blocks && taken == tally.taken + held.cached &&
            (int64_t)(taken - held.live) == atomic_load(&pool->figures.spare) && atomic_load(&pool->figures.taken_high) >= taken &&
-           (!weir__pool_is_exact(pool) || atomic_load(&pool->figures.live_now) == tally.live) && weir__growth_is_valid(&pool->growth) &&
+           (!weir__pool_is_exact(pool) || atomic_load(&pool->figures.live_now) == tally.live) && atomic_load(&pool->figures.claimed) == 0 &&
            atomic_load(&pool->grants.granted) == 0;
 }
 #endif

@@ -18,17 +18,11 @@
 static bool attempt_beside(struct weir__request *request, void **ptr)
 {
     struct weir__asking *asking = &request->pool->device->asking;
-    const struct gpu *gpu = request->pool->w->gpu;
-    struct weir__asker asker = weir__asking_begin(asking, gpu, &request->ask.waited);
+    struct weir__asker asker = weir__asking_begin(asking, request->pool->w->gpu, &request->ask.waited);
     bool is_served = weir__attempt(request, ptr);
     if (!is_served && (request->was_asked || request->untried) && weir__asking_is_beside(asking, asker))
         request->is_crowded = true;
     weir__asking_end(asking);
-    if (request->left) {
-        enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-        weir__note_free(request->pool, request->left, request->stream, NULL);
-        weir__relaxed_end(gpu, mode);
-    }
     return is_served;
 }
 

@@ -75,48 +75,6 @@ static inline bool is_vain(struct weir__request *request, uint64_t size)
 
 /* Asking CUDA -------------------------------------------------------------------------------------------------------------------------- */
 
-/*
- * The stream that CUDA is asked on. Where the pool may grow above its cap, recovery asks on a stream of its own: as that is idle, the
- * growth can be undone at once. false: there is none, and the pool may be above its cap already.
- */
-static bool choose_stream(struct weir__request *request, const struct weir__growing *growing, gpu_stream *stream)
-{
-    weir_pool *pool = request->pool;
-    const struct gpu *gpu = pool->w->gpu;
-    struct weir__aside *aside = &request->aside;
-    *stream = request->stream;
-    if (!request->deadline || !growing->is_risky)
-        return true;
-    int code = aside->stream ? GPU_SUCCESS : gpu->stream_create(pool->device->index, &aside->stream);
-    if (code == GPU_SUCCESS && !aside->line)
-        aside->line = weir__line_open(pool->device->fences, &(struct weir__caller){.handle = aside->stream});
-    if (code == GPU_SUCCESS && !aside->event)
-        code = gpu->event_create(pool->device->index, &aside->event);
-    if (code == GPU_SUCCESS)
-        *stream = aside->stream;
-    return code == GPU_SUCCESS || !weir__growth_undone(&pool->growth);
-}
-
-/* Lets the requester's stream come after the one that the block is from. */
-static int hand_over(const struct weir__request *request, gpu_stream from)
-{
-    const struct gpu *gpu = request->pool->w->gpu;
-    if (from == request->stream)
-        return GPU_SUCCESS;
-    int code = gpu->event_record(request->aside.event, from);
-    return code == GPU_SUCCESS ? gpu->stream_wait_event(request->stream, request->aside.event) : code;
-}
-
-void weir__aside_end(struct weir__aside *aside, const struct gpu *gpu)
-{
-    if (aside->event)
-        gpu->event_destroy(aside->event);
-    if (aside->line)
-        weir__line_end(aside->line, false);
-    if (aside->stream)
-        gpu->stream_destroy(aside->stream);
-}
-
 /* Before the pool grows, or where it is at its cap, streams give up the large blocks that they keep: first the request's own. Those of
    others serve it once they are known to be complete. */
 static __attribute__((noinline)) bool give_up_large(const struct weir__request *request)
@@ -262,11 +220,11 @@ static __attribute__((noinline)) int ask_on_line(struct weir__request *request, 
 }
 
 /* Asks the backing. */
-static inline int ask_once(struct weir__request *request, size_t size, bool small, gpu_stream stream, void **block)
+static inline int ask_once(struct weir__request *request, size_t size, bool small, void **block)
 {
     weir_pool *pool = request->pool;
     struct weir__ask *ask = &request->ask;
-    ask->user.handle = stream;
+    ask->user.handle = request->stream;
     ask->small = small;
     ask->is_alone = request->deadline;
     int code;
@@ -276,7 +234,7 @@ static inline int ask_once(struct weir__request *request, size_t size, bool smal
         code = ask_timed(request, size, block);
     else
         code = serve(request, WEIR__SERVE_KNOWN, size, block);
-    request->at_cap = code == GPU_OUT_OF_MEMORY && ask->lack == WEIR__LACK_CAP;
+    request->at_cap = code == GPU_OUT_OF_MEMORY && (ask->lack == WEIR__LACK_CAP || ask->lack == WEIR__LACK_TURN);
     return code;
 }
 
@@ -286,69 +244,19 @@ static inline bool is_in_time(const struct weir__request *request)
     return !(request->deadline && request->was_asked && request->pool->w->gpu->now() > request->deadline);
 }
 
-/* What was given to the request, as those know it who take it back. */
-static struct weir__block block_of(const struct weir__request *request, void *ptr, size_t size)
-{
-    return (struct weir__block){.pool = request->pool, .ptr = ptr, .size = size, .extent = request->ask.extent};
-}
-
-/* Apart, as it is rare and the struct would cost each request. */
-static __attribute__((noinline)) int return_it(const struct weir__request *request, void *ptr, size_t size, gpu_stream stream)
-{
-    struct weir__block given = block_of(request, ptr, size);
-    struct weir__line *line = stream == request->aside.stream ? request->aside.line : NULL;
-    return weir__return_block(&given, request->pool->device->index, stream, NULL, line);
-}
-
-/* It is behind work on that stream, and another one is watched already. What is back at once is no memory that a climb has found. */
-static __attribute__((noinline)) void count_undone(const struct weir__request *request, size_t size, gpu_stream stream)
-{
-    if (stream != request->aside.stream)
-        weir__note_free(request->pool, size, stream, request->opened);
-    else if (request->aside.line)
-        weir__note_free_on(request->aside.line, request->pool, size);
-}
-
-/* Asks for a block within the cap. */
-static int ask(struct weir__request *request, struct weir__growing *growing, size_t size, bool small, void **ptr)
+/* Asks for a block that the pool may have by its claims. */
+static int ask(struct weir__request *request, size_t size, bool small, void **ptr)
 {
     weir_pool *pool = request->pool;
-    gpu_stream stream;
     void *block;
-    request->at_cap = !choose_stream(request, growing, &stream);
-    if (request->at_cap)
-        return GPU_OUT_OF_MEMORY;
-    int code = ask_once(request, size, small, stream, &block);
-    if (code == GPU_OUT_OF_MEMORY && !request->at_cap && !request->ask.lack && !pool->native.is_host && is_in_time(request) &&
-        take_from_others(request, size))
-        code = ask_once(request, size, small, stream, &block);
-    if (code != GPU_SUCCESS) {
-        /* What the device had left may have stayed with the pool. */
-        if (code == GPU_OUT_OF_MEMORY)
-            weir__growth_is_within(growing, NULL);
+    int code = ask_once(request, size, small, &block);
+    if (code == GPU_OUT_OF_MEMORY && !request->ask.lack && !pool->native.is_host && is_in_time(request) && take_from_others(request, size))
+        code = ask_once(request, size, small, &block);
+    if (code != GPU_SUCCESS)
         return code;
-    }
-    uint64_t begun = request->took ? pool->w->gpu->ticks() : 0;
-    /* A block that cannot be given back is better served above the cap than lost. */
-    if (!weir__growth_is_within(growing, block) && return_it(request, block, size, stream) == GPU_SUCCESS) {
-        request->left += weir__growth_undo(growing, block, stream);
-        if (growing->is_unwatched)
-            count_undone(request, size, stream);
-        request->took += request->took ? pool->w->gpu->ticks() - begun : 0;
-        note_vain(request);
-        weir__cuda_note_taken(&request->ask, size); /* what of it is below the cap the pool has kept */
-        request->at_cap = true;
-        return GPU_OUT_OF_MEMORY;
-    }
     if (request->took)
         weir__record_growth(pool, size, request->reserved, request->took);
     request->took = 0;
-    code = hand_over(request, stream);
-    if (code != GPU_SUCCESS) {
-        struct weir__block given = block_of(request, block, size);
-        weir__return_unknown(&given, stream);
-        return code;
-    }
     weir__pool_count_malloc(pool, size, request->asked);
     if (small)
         weir__cuda_small_served(&pool->native, size);
@@ -356,27 +264,35 @@ static int ask(struct weir__request *request, struct weir__growing *growing, siz
     return GPU_SUCCESS;
 }
 
+/* The same within the cap. */
+static enum weir__claim ask_within(struct weir__request *request, uint64_t max_size, size_t size, bool small, void **ptr)
+{
+    enum weir__claim answer = max_size ? weir__claim_begin(request->pool, size, max_size) : WEIR__CLAIM_GO;
+    request->code = GPU_OUT_OF_MEMORY;
+    request->at_cap = answer != WEIR__CLAIM_GO;
+    if (answer != WEIR__CLAIM_GO)
+        return answer;
+    request->was_asked = true;
+    request->code = ask(request, size, small, ptr);
+    if (max_size)
+        weir__claim_end(request->pool, size);
+    if (!request->at_cap)
+        return WEIR__CLAIM_GO;
+    return request->ask.lack == WEIR__LACK_CAP ? WEIR__CLAIM_FULL : WEIR__CLAIM_CROWDED;
+}
+
 /* Asks for so many bytes of the pool, or of its twin. */
 static bool try_size(struct weir__request *request, size_t size, bool small, void **ptr)
 {
-    struct weir__growing growing;
-    enum weir__growth_answer answer;
-    bool is_again;
+    uint64_t max_size;
+    enum weir__claim answer;
     int tries = 0;
     do {
-        answer = weir__growth_begin(&growing, request->pool, size, request->deadline, &request->ask.waited);
-        request->code = GPU_OUT_OF_MEMORY;
-        request->at_cap = answer != WEIR__GROWTH_GO;
-        if (answer == WEIR__GROWTH_GO) {
-            request->was_asked = true;
-            request->code = ask(request, &growing, size, small, ptr);
-            weir__growth_end(&growing);
-        }
-        bool is_full = answer == WEIR__GROWTH_FULL || (answer == WEIR__GROWTH_GO && request->code == GPU_OUT_OF_MEMORY && request->at_cap);
-        is_again = is_full && size <= growing.max_size && ++tries <= 3 && is_in_time(request) && give_up_kept(request);
-    } while (is_again);
+        max_size = atomic_load_explicit(&request->pool->settings.max_size, memory_order_relaxed);
+        answer = ask_within(request, max_size, size, small, ptr);
+    } while (answer == WEIR__CLAIM_FULL && size <= max_size && ++tries <= 3 && is_in_time(request) && give_up_kept(request));
     request->got = size;
-    if (answer == WEIR__GROWTH_CROWDED || answer == WEIR__GROWTH_LATER)
+    if (answer == WEIR__CLAIM_CROWDED)
         request->is_crowded = true;
     return request->code == GPU_SUCCESS;
 }

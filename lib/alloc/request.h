@@ -9,14 +9,6 @@
 
 #include "lib/alloc/stream.h"
 
-/* A stream of the recovery's own, its line, and an event of it; NULL until they are needed. */
-struct weir__aside {
-    gpu_stream stream;
-    struct weir__line *line; /* NULL also without host memory */
-    gpu_event event;
-};
-void weir__aside_end(struct weir__aside *aside, const struct gpu *gpu);
-
 /* One request on its way: what was asked, and what the last attempt said. */
 struct weir__request {
     weir_pool *pool;
@@ -25,10 +17,8 @@ struct weir__request {
     gpu_stream stream; /* not capturing */
     uint64_t id;       /* of the stream; 0: it was not asked for */
     weir_stream *opened;       /* the caller has it, within a call; else NULL */
-    struct weir__aside aside;
     struct weir__ask ask; /* what the backing is asked, and what it answered last */
     uint64_t deadline; /* by gpu->now(): an attempt asks CUDA for nothing more after it. 0: none yet */
-    uint64_t left;     /* bytes by which the pool grew above its cap, and which are on their way back on the stream */
     uint64_t took;     /* ticks that CUDA took for the block, if the recorder is to look at that; else 0 */
     uint64_t reserved; /* bytes of the pool behind that call; 0: it was not asked */
     size_t got;        /* bytes that CUDA gave: one of the two sizes */

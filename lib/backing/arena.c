@@ -426,7 +426,6 @@ static void close_arena(struct weir__backing *backing, struct weir__closing *clo
 
 static const struct weir__backing_ops ops = {
     .is_arena = true,
-    .keeps_caps = true,
     .records_growth = true,
     .names_streams = true,
     .asks_caches = true,

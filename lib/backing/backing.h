@@ -42,7 +42,8 @@ enum weir__serve {
 };
 
 #define WEIR__SERVE_FURTHER 0x10001 /* a code, none of CUDA's: nothing fits, and a later value of enum weir__serve may help */
-#define WEIR__LACK_CAP 0x10000      /* what a request may lack, like the codes of page.h: max_size */
+#define WEIR__LACK_CAP 0x10000      /* what a request may lack, like the codes of page.h: max_size, */
+#define WEIR__LACK_TURN 0x10002     /* or that what another request took above max_size is back */
 
 /* One request to a backing. Part of the request (alloc/request.h), of one thread. */
 struct weir__ask {
@@ -52,7 +53,7 @@ struct weir__ask {
     bool is_alone; /* nobody else asks, as in recovery: a refusal is to leave nothing behind */
 
     struct weir__extent *extent; /* what an arena gave */
-    int lack;                    /* which want made GPU_OUT_OF_MEMORY: WEIR__LACK_CAP, or a code of page.h; 0: of the device's memory */
+    int lack;                    /* which want made GPU_OUT_OF_MEMORY: WEIR__LACK_…, or a code of page.h; 0: of the device's memory */
     uint64_t waited;   /* nanoseconds that the request had to wait for others or for frees since the last event about that */
     uint64_t taken[2]; /* bytes at most that refused attempts have left with the pool, and with its twin */
     uint64_t before;   /* bytes reserved without the twin before the first attempt; 0: nobody had a reason to ask */
@@ -74,8 +75,7 @@ struct weir__closing {
 struct weir__backing_ops {
     bool is_arena;           /* for creation, statistics and the recorder's flags; elsewhere the rest of this table says what matters */
     bool lends_idle;         /* the driver takes what is idle here for any other pool of CUDA's; else only Weir can */
-    bool keeps_caps;         /* it keeps to any cap by itself, so that nobody needs to watch by what it grows */
-    bool records_growth;     /* it writes down itself what it maps */
+    bool records_growth;     /* it writes down itself what it maps; each does so for what it gives back on its own account */
     bool names_streams;      /* requests and frees say more of their stream than its handle, and it counts its frees by itself */
     bool asks_caches;        /* before it grows it answers WEIR__SERVE_FURTHER, and what caches give up then costs no call of the driver */
     uint64_t large;          /* bytes from which on a block is apart from smaller ones, which leave no room for it; 0: nowhere */
@@ -109,7 +109,8 @@ struct weir__backing_ops {
     int (*set)(struct weir__backing *backing, enum gpu_pool_attribute attribute, uint64_t value);
     /* Gives a device access, or takes it back. After a failure all is as before. */
     int (*set_peer)(struct weir__backing *backing, int peer, bool grant);
-    /* From now on no more than so many bytes are reserved, and what is idle above that goes back (keeps_caps); 0: no bound. */
+    /* From now on no more than so many bytes are reserved; 0: no bound. An arena gives back at once what is idle above that, and CUDA's pool
+       for the next request that would grow it. */
     void (*set_cap)(struct weir__backing *backing, uint64_t max_size);
 
     /* One figure of CUDA's; 0 where the driver does not have it. Returns the waist's code. */
@@ -124,7 +125,7 @@ struct weir__backing_ops {
     /* Bytes of `idle` that cannot go back, as something lives in the same page. false: nobody knows. */
     bool (*pinned)(struct weir__backing *backing, uint64_t *bytes);
 
-    /* From now on it records what it maps, as of the pool with that number. */
+    /* From now on it records what it maps, or gives back on its own account, as of the pool with that number. */
     void (*record)(struct weir__backing *backing, struct weir__recorder *recorder, unsigned pool);
     /* Until the second, nothing is mapped nor unmapped that is recorded, so that figures stand on the right side of such events. false:
        something is right now, and there is no second. */

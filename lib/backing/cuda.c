@@ -34,13 +34,25 @@ static __attribute__((noinline)) int refuse(const struct weir__cuda *cuda, struc
     return GPU_OUT_OF_MEMORY;
 }
 
+int weir__cuda_ask(struct weir__cuda *cuda, struct weir__ask *ask, uint64_t bytes, gpu_stream stream, void **block)
+{
+    gpu_pool handle = ask->small ? cuda->small : cuda->handle;
+    int code = ask->is_alone ? weir__cuda_malloc_alone(cuda, block, bytes, handle, stream)
+                             : cuda->backing.gpu->malloc_async(block, bytes, handle, stream);
+    return code == GPU_OUT_OF_MEMORY ? refuse(cuda, ask, bytes) : code;
+}
+
 static int serve(struct weir__backing *backing, struct weir__ask *ask, uint64_t bytes, void **block)
 {
     struct weir__cuda *cuda = cuda_of(backing);
-    gpu_pool handle = ask->small ? cuda->small : cuda->handle;
-    int code = ask->is_alone ? weir__cuda_malloc_alone(cuda, block, bytes, handle, ask->user.handle)
-                             : backing->gpu->malloc_async(block, bytes, handle, ask->user.handle);
-    return code == GPU_OUT_OF_MEMORY ? refuse(cuda, ask, bytes) : code;
+    uint64_t watched = atomic_load_explicit(&cuda->cap.max_size, memory_order_relaxed);
+    if (watched)
+        return weir__cap_serve(cuda, watched, ask, bytes, block);
+    int code = weir__cuda_ask(cuda, ask, bytes, ask->user.handle, block);
+    /* Under a cap that came meanwhile, requests that found room did not know of this one. */
+    if (__builtin_expect(atomic_load_explicit(&cuda->cap.max_size, memory_order_relaxed) != 0, false))
+        weir__cap_forget_room(&cuda->cap);
+    return code;
 }
 
 static bool was_refused(struct weir__backing *backing, struct weir__ask *ask, uint64_t *keep)
@@ -276,10 +288,11 @@ static int set_peer(struct weir__backing *backing, int peer, bool grant)
     return code;
 }
 
-/* The driver's cap is fixed when the pool is made; any other is watched from above. */
+/* The driver's cap is fixed when the pool is made; any other is watched. */
 static void set_cap(struct weir__backing *backing, uint64_t max_size)
 {
-    (void)backing, (void)max_size;
+    struct weir__cuda *cuda = cuda_of(backing);
+    weir__cap_set(&cuda->cap, max_size == cuda->max ? 0 : max_size);
 }
 
 int weir__cuda_copy(const struct weir__cuda *cuda, gpu_pool made, const bool *peers, size_t count)
@@ -300,10 +313,11 @@ int weir__cuda_copy(const struct weir__cuda *cuda, gpu_pool made, const bool *pe
     return code;
 }
 
-/* CUDA grows a pool without a word. */
+/* CUDA grows a pool without a word: only what a watched cap makes it give back is recorded here. */
 static void record(struct weir__backing *backing, struct weir__recorder *recorder, unsigned pool)
 {
-    (void)backing, (void)recorder, (void)pool;
+    cuda_of(backing)->recorder = recorder;
+    cuda_of(backing)->record = pool;
 }
 
 static bool hold(struct weir__backing *backing)
@@ -345,8 +359,11 @@ static const struct weir__backing_ops ops = {
     .release = release,
 };
 
-void weir__cuda_init(struct weir__cuda *cuda, const struct gpu *gpu, int device, pthread_mutex_t *lock)
+void weir__cuda_init(struct weir__cuda *cuda, struct weir__fences *fences, const void *group, pthread_mutex_t *lock)
 {
-    cuda->backing = (struct weir__backing){.ops = &ops, .gpu = gpu, .device = device, .lock = lock};
+    cuda->backing = (struct weir__backing){.ops = &ops, .gpu = fences->gpu, .device = fences->device, .lock = lock};
+    weir__debts_init(&cuda->backing.debts, fences);
+    cuda->backing.debts.group = group;
+    weir__cap_init(&cuda->cap, fences, group);
     pthread_rwlock_init(&cuda->exchange, NULL);
 }

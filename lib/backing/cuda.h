@@ -23,6 +23,7 @@
 #define WEIR_LIB_BACKING_CUDA_H
 
 #include "lib/backing/backing.h"
+#include "lib/backing/cuda_cap.h"
 
 /* The attributes that Weir may write, of which a default pool gets the former values back (former.h). */
 #define WEIR__CUDA_ATTRIBUTES 4
@@ -37,6 +38,9 @@ struct weir__cuda {
     bool is_exportable; /* the pool's debts tell whether its frees are complete, not CUDA's figures */
     gpu_pool former; /* that `handle` has replaced, and that cannot be destroyed yet, or NULL. Under the lock */
     pthread_rwlock_t exchange;
+    struct weir__cap cap; /* the one that the driver does not enforce */
+    struct weir__recorder *recorder; /* NULL until it records, */
+    unsigned record;                 /* as of the pool with that number. Both fixed from then on */
 
     atomic_bool was_lent; /* some block was shared: what CUDA would let go of serves nothing any more, so all is kept. Under the lock */
     uint64_t written[WEIR__CUDA_ATTRIBUTES]; /* of the handle, by Weir, last. Guarded by the lock */
@@ -44,8 +48,8 @@ struct weir__cuda {
     _Atomic int64_t small_idle;   /* bytes that the twin may still be asked for before its share is looked at. Any thread */
 };
 
-/* The struct is zero, and gets its handles from its owner. */
-void weir__cuda_init(struct weir__cuda *cuda, const struct gpu *gpu, int device, pthread_mutex_t *lock);
+/* The struct is zero, and gets its handles from its owner. fences: those of its device. group: the debts of the pool's device. */
+void weir__cuda_init(struct weir__cuda *cuda, struct weir__fences *fences, const void *group, pthread_mutex_t *lock);
 
 /* Whether everything that was freed into a pool has been seen complete, as CUDA's figures say; what is idle in it goes back to the device on
    the way. */
@@ -91,6 +95,8 @@ void weir__cuda_mend(struct weir__cuda *cuda);
 /* Gives a new handle of an exportable pool what the present one has: reuse attributes, and access of these devices. */
 int weir__cuda_copy(const struct weir__cuda *cuda, gpu_pool made, const bool *peers, size_t count);
 
+/* Asks CUDA on that stream, under no cap but the driver's. */
+int weir__cuda_ask(struct weir__cuda *cuda, struct weir__ask *ask, uint64_t bytes, gpu_stream stream, void **block);
 /* A refused attempt may have left whole steps for so many bytes with the pool. */
 void weir__cuda_note_taken(struct weir__ask *ask, uint64_t bytes);
 

@@ -69,3 +69,17 @@ void weir__pool_count_free(const struct weir__block *block)
     if (weir__pool_is_exact(pool))
         count_exactly(pool, -(int64_t)block->size);
 }
+
+enum weir__claim weir__claim_begin(weir_pool *pool, uint64_t bytes, uint64_t max_size)
+{
+    const _Atomic uint64_t *taken = &pool->figures.taken;
+    if (bytes > max_size || atomic_load_explicit(taken, memory_order_relaxed) > max_size - bytes)
+        return WEIR__CLAIM_FULL;
+    /* What was claimed is taken before its claim ends. So of all that others claimed before this, each byte is in one of the two figures, and
+       perhaps in both. */
+    uint64_t others = atomic_fetch_add_explicit(&pool->figures.claimed, bytes, memory_order_acq_rel);
+    if (atomic_load_explicit(taken, memory_order_relaxed) + others <= max_size - bytes)
+        return WEIR__CLAIM_GO;
+    weir__claim_end(pool, bytes);
+    return WEIR__CLAIM_CROWDED;
+}

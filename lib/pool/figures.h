@@ -1,11 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * figures.h - counting what a pool has from CUDA, and what of that users have: its part `figures`. No lock is needed.
+ * figures.h - counting what a pool has from CUDA, what of that users have, and what requests claim under a cap: its part `figures`. No lock is
+ * needed.
  */
 #ifndef WEIR_LIB_FIGURES_H
 #define WEIR_LIB_FIGURES_H
 
 #include "lib/pool/pool.h"
+
+/* Before CUDA is asked for so many bytes under a cap; WEIR__CLAIM_GO is followed by weir__claim_end(). */
+enum weir__claim {
+    WEIR__CLAIM_GO,
+    WEIR__CLAIM_FULL,    /* they do not fit below the cap */
+    WEIR__CLAIM_CROWDED, /* they would, but for what others claim and may not get */
+};
+enum weir__claim weir__claim_begin(weir_pool *pool, uint64_t bytes, uint64_t max_size);
+/* What CUDA gave is in the pool's figures. */
+static inline void weir__claim_end(weir_pool *pool, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&pool->figures.claimed, bytes, memory_order_release);
+}
 
 /* CUDA gave so many bytes for a request that asked for `asked`. */
 void weir__pool_count_malloc(weir_pool *pool, uint64_t bytes, uint64_t asked);

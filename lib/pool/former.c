@@ -83,6 +83,7 @@ weir_status weir__current_pool_set(weir_pool *pool, weir_error *error)
         code = gpu->pool_set_current(pool->device->index, pool->native.handle);
     if (code == GPU_SUCCESS) {
         pool->current.former = former;
+        atomic_store(&pool->native.cap.has_strangers, true);
         pool->current.next = currents;
         currents = pool;
     }

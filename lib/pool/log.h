@@ -11,7 +11,7 @@
  * With $WEIR_LOG, as in "warning:/var/log/weir.log", lines are also written to standard error or appended to a file, whatever the program's
  * log function does. Each line is one write(2), so that lines of several processes do not mix.
  *
- * `lock` guards the table of kinds and is a leaf: no other lock is taken under it. The application's function is called without it.
+ * The weir's lock `leaf` guards the table of kinds. The application's function is called without that lock.
  */
 #ifndef WEIR_LIB_LOG_H
 #define WEIR_LIB_LOG_H

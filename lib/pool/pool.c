@@ -93,6 +93,15 @@ void weir__pool_say_backing(weir_pool *pool)
                         pool->name, pool->device->index, why);
 }
 
+/* The cap that the driver is to enforce for a pool that is being made; 0: none. With a twin the cap is that of both together. */
+static uint64_t native_cap(const weir_pool *pool)
+{
+    if (pool->kind.small_below || !pool->w->gpu->supports(pool->device->index, GPU_FEATURE_POOL_MAX_SIZE, NULL, 0))
+        return 0;
+    /* That of its entry's first pool: the cap may have been lowered since, and can be raised to that again. */
+    return weir__pool_is_private(pool) ? weir__device_find_pool(pool->device, pool->name)->native.max : pool->settings.max_size;
+}
+
 static weir_status create_handles(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
     static const enum gpu_location locations[] = {
@@ -112,10 +121,11 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
         code = gpu->pool_get_default(spec.device, &pool->native.handle);
         if (code == GPU_SUCCESS)
             code = weir__former_save(pool);
+        pool->native.cap.has_strangers = true;
         if (code != GPU_SUCCESS)
             pool->native.handle = NULL; /* nothing was changed, so nothing is to be put back */
     } else {
-        spec.max_size = pool->native.max = pool->backing->ops->is_arena ? 0 : weir__growth_native_cap(pool);
+        spec.max_size = pool->native.max = pool->backing->ops->is_arena ? 0 : native_cap(pool);
         code = gpu->pool_create(&spec, &pool->native.handle);
     }
     if (code == GPU_SUCCESS && pool->kind.small_below)
@@ -163,11 +173,8 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
         free(pool);
         return NULL;
     }
-    weir__cuda_init(&pool->native, device->w->gpu, device->index, &pool->lock);
-    weir__debts_init(&pool->native.backing.debts, device->fences);
-    pool->native.backing.debts.group = device;
+    weir__cuda_init(&pool->native, device->fences, device, &pool->lock);
     pthread_mutex_init(&pool->lock, NULL);
-    weir__growth_init(&pool->growth);
     pool->kind.of = is_private ? WEIR__POOL_OF_STREAM : entry->backing == POLICY_BACKING_DEFAULT ? WEIR__POOL_OF_DRIVER : WEIR__POOL_OF_ENTRY;
     atomic_init(&pool->cache.live_step, !device->w->policy->exact_peaks); /* the settings have the bytes */
     pool->native.is_host = entry->location.kind != POLICY_LOCATION_DEVICE;
@@ -291,7 +298,7 @@ void weir__pool_free(weir_pool *pool, enum weir__pool_end end)
                         gpu->code_name(code));
     pthread_mutex_destroy(&pool->lock);
     pthread_rwlock_destroy(&pool->native.exchange);
-    weir__growth_destroy(&pool->growth, gpu);
+    weir__cap_destroy(&pool->native.cap);
     free(pool->settings.peers);
     free(pool->name);
     free_or_retire(pool);
@@ -415,7 +422,7 @@ weir_cuda_pool weir_pool_handle(const weir_pool *pool)
 {
     if (!pool)
         return NULL;
-    atomic_store((atomic_bool *)(uintptr_t)&pool->sharing.is_handed_out, true);
+    atomic_store((atomic_bool *)(uintptr_t)&pool->native.cap.has_strangers, true);
     weir__cuda_begin(&pool->native);
     gpu_pool handle = pool->native.handle;
     weir__cuda_end(&pool->native);
@@ -426,7 +433,7 @@ weir_cuda_pool weir_pool_small_handle(const weir_pool *pool)
 {
     if (!pool)
         return NULL;
-    atomic_store((atomic_bool *)(uintptr_t)&pool->sharing.is_handed_out, true);
+    atomic_store((atomic_bool *)(uintptr_t)&pool->native.cap.has_strangers, true);
     return pool->native.small;
 }
 

@@ -19,7 +19,6 @@
 #include "lib/gpu/gpu.h"
 #include "lib/pool/blocks.h"
 #include "lib/pool/demand.h"
-#include "lib/pool/growth.h"
 #include "include/weir.h"
 #include "policy/policy.h"
 
@@ -90,7 +89,6 @@ struct weir_pool {
         weir_pool *next;
     } before;
 
-    struct weir__growth growth;
 
     pthread_mutex_t lock;
 
@@ -102,8 +100,7 @@ struct weir_pool {
 
     /* Who else has to do with its memory. */
     struct {
-        atomic_bool is_shared;     /* there is an export of it */
-        atomic_bool is_handed_out; /* the program has its handle, and may allocate from it without Weir */
+        atomic_bool is_shared; /* there is an export of it */
     } sharing;
 
     /* The keeper's (left.h). */
@@ -144,6 +141,7 @@ struct weir_pool {
     /* What is counted. Atomic, but for `counts`, each of which is guarded by the lock of its shard of the block table. */
     struct {
         _Atomic uint64_t taken;   /* bytes of the blocks that Weir has from CUDA, in whichever hands they are */
+        _Atomic uint64_t claimed; /* bytes that CUDA is being asked for under a cap: no two requests pass where one fits */
         _Atomic int64_t spare;    /* of these, bytes that no user has: cached, or rounding of a class; as far as streams have told yet */
         _Atomic uint64_t taken_high, live_high, failures;
         _Atomic uint64_t taken_before; /* what taken_high was before the keeper made it start anew */

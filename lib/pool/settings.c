@@ -168,8 +168,6 @@ static void apply_cap(weir_pool *pool)
 {
     uint64_t cap = pool->settings.policy_max;
     uint64_t max_size = pool->settings.limit && (!cap || pool->settings.limit < cap) ? pool->settings.limit : cap;
-    if (atomic_load(&pool->settings.max_size) != max_size)
-        weir__growth_forget_room(&pool->growth);
     atomic_store(&pool->settings.max_size, max_size);
     pool->backing->ops->set_cap(pool->backing, max_size);
 }

@@ -277,7 +277,6 @@ struct scene {
 
 static void leave(struct scene *scene)
 {
-    weir__aside_end(&scene->request->aside, scene->gpu);
     if (!scene->is_served)
         weir__request_give_back(scene->request);
     weir__relaxed_end(scene->gpu, scene->mode);

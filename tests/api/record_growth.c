@@ -102,20 +102,49 @@ END_TEST
 
 /* 512 MiB are free behind a kernel, so a request of another stream for 900 takes the pool above its cap, which Weir watches with this
    driver. */
-START_TEST(request_that_is_refused_has_grown_nothing)
+static void open_capped(void)
 {
-    void *ptr;
     scene_simulate("memory=8GiB,malloc_async=100us,driver=12.0");
     traced_open("level: pool", KEYS ", max_size: 1GiB, " ALONE ", on_oom: { steps: [] }");
-    weir_stream *s = scene_create(NULL), *busy = scene_create(NULL);
-    void *kept = scene_malloc(s, 64 * MIB), *freed = scene_malloc(busy, 512 * MIB);
+}
+
+static void refuse_beside_pending(weir_stream *s, weir_stream *busy)
+{
+    void *ptr, *kept = scene_malloc(s, 64 * MIB), *freed = scene_malloc(busy, 512 * MIB);
     scene_delay(weir_stream_handle(busy), 10000);
     scene_free(busy, freed);
     ck_assert_int_eq(weir_stream_malloc(s, &ptr, 900 * MIB), WEIR_OUT_OF_MEMORY);
     scene_free(s, kept);
+}
+
+START_TEST(request_that_is_refused_has_grown_nothing)
+{
+    open_capped();
+    weir_stream *s = scene_create(NULL), *busy = scene_create(NULL);
+    refuse_beside_pending(s, busy);
     struct model_pool pool = play();
     ck_assert_uint_eq(pool.growth.bytes, 576 * MIB);
     ck_assert_uint_eq(pool.growth.count, 2);
+}
+END_TEST
+
+static bool sum_trims(void *context, const struct trace_event *event)
+{
+    uint64_t *bytes = context;
+    *bytes += event->kind == TRACE_TRIM ? event->a : 0;
+    return true;
+}
+
+START_TEST(what_goes_back_to_keep_to_a_cap_is_recorded)
+{
+    uint64_t bytes = 0;
+    open_capped();
+    weir_stream *s = scene_create(NULL), *busy = scene_create(NULL);
+    refuse_beside_pending(s, busy);
+    ck_assert_uint_eq(scene_pool_stats("main").reserved, 576 * MIB);
+    ck_assert_uint_eq(traced_play(sum_trims, &bytes), 0);
+    ck_assert_uint_gt(bytes, 0);
+    ck_assert_uint_eq(bytes % (928 * MIB), 0); /* the steps of each attempt */
 }
 END_TEST
 
@@ -159,7 +188,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
     suite_add(tcase, slow_request_has_not_grown_what_the_pool_had_before_the_recording,
               slow_request_has_not_grown_what_the_pool_began_with, slow_request_has_grown_no_more_than_its_size_takes,
-              request_that_is_refused_has_grown_nothing,
+              request_that_is_refused_has_grown_nothing, what_goes_back_to_keep_to_a_cap_is_recorded,
               pool_that_refuses_reserves_what_is_live_in_it);
     return suite_run(suite);
 }

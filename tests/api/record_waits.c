@@ -162,9 +162,9 @@ static pthread_mutex_t *recovery_lock(void)
     return &scene.w->devices[0].recovery.lock;
 }
 
-static pthread_mutex_t *growth_lock(void)
+static pthread_mutex_t *cap_lock(void)
 {
-    return &scene.pool->growth.lock;
+    return &scene.pool->native.cap.lock;
 }
 
 static pthread_mutex_t *growing_lock(void)
@@ -180,7 +180,7 @@ static const struct {
     int (*create)(int device, uint64_t size, gpu_page *page);
     weir_oom_fn callback; /* what there is has to be given back first */
 } others[] = {
-    { "growth", "max_size: 960MiB, small_below: 1MiB, cache: off", growth_lock, false, holding_malloc, NULL, NULL },
+    { "growth", "max_size: 960MiB, small_below: 1MiB, cache: off", cap_lock, false, holding_malloc, NULL, NULL },
     { "mapping", "backing: arena", growing_lock, false, NULL, holding_create, NULL },
     { "alone", "small_below: 0, cache: off, " PATIENT, asking_lock, true, holding_malloc_alone, NULL, give_held },
     { "turn", "small_below: 0, cache: off, " PATIENT, recovery_lock, true, NULL, NULL, hold_and_give_held },

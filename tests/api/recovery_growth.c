@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* recovery_growth.c - a pool under a cap that Weir watches, as the driver does not do so for the pool and its twin together. */
+/* recovery_growth.c - a pool under a cap that Weir watches, as the driver does not: for the pool and its twin together, before 12.2, and where
+   the cap was lowered since the pool was opened. */
 #include <stdio.h>
 
 #include "lib/alloc/flush.h"
 #include "lib/alloc/orphans.h"
 #include "lib/gpu/sim.h"
 #include "lib/pool/device.h"
+#include "lib/pool/figures.h"
 #include "tests/api/hook.h"
 #include "tests/api/recovery.h"
 #include "tests/api/scene.h"
@@ -15,8 +17,8 @@
 #define CAP (512 * MIB)
 
 static const struct {
-    const char *machine, *small_below;
-} watched[] = { { "memory=2GiB", "2MiB" }, { "memory=2GiB,driver=12.0", "0" } };
+    const char *machine, *small_below, *opened; /* max_size at open; NULL: the same */
+} watched[] = { { "memory=2GiB", "2MiB", NULL }, { "memory=2GiB,driver=12.0", "0", NULL }, { "memory=2GiB", "0", "1GiB" } };
 
 static const char *text_of(int row, const char *max_size, const char *reuse)
 {
@@ -34,10 +36,17 @@ static const char *policy(int row, const char *max_size)
     return text_of(row, max_size, ALONE);
 }
 
-static void open_watched(int row)
+static void open_as(int row, const char *reuse)
 {
     scene_simulate(watched[row].machine);
-    scene_open(policy(row, "512MiB"));
+    scene_open(text_of(row, watched[row].opened ? watched[row].opened : "512MiB", reuse));
+    if (watched[row].opened)
+        scene_reload(text_of(row, "512MiB", reuse));
+}
+
+static void open_watched(int row)
+{
+    open_as(row, ALONE);
 }
 
 /* So much is freed, and not complete for so long. */
@@ -117,8 +126,10 @@ START_TEST(growth_goes_back_to_the_device_once_its_stream_gets_there)
     scene_delay(busy, DEADLINE * 2);
     fails(128 * MIB, busy);
     scene_sync(busy);
+    uint64_t streams = sim_calls("stream_create");
     scene_free(s, scene_malloc(s, 128 * MIB));
     ck_assert_uint_le(reserved(), CAP);
+    ck_assert_uint_eq(sim_calls("stream_create"), streams); /* without recovery */
 }
 END_TEST
 
@@ -128,8 +139,7 @@ START_TEST(growth_that_recovery_undoes_behind_a_busy_stream_is_seen_once_that_ge
 {
     weir_pool *other;
     void *held;
-    scene_simulate(watched[_i].machine);
-    scene_open(text_of(_i, "512MiB", "reuse: { opportunistic: false }"));
+    open_as(_i, "reuse: { opportunistic: false }");
     ck_assert_int_eq(weir_pool_get(scene.w, "other", 0, NULL, &other), WEIR_OK);
     weir_stream *s = scene_create(NULL);
     gpu_stream busy = scene_stream(0);
@@ -178,9 +188,9 @@ static uint64_t looks_of_four(void)
 START_TEST(far_from_the_cap_nothing_is_asked_of_the_pool)
 {
     char text[400];
-    scene_simulate(watched[_i].machine);
+    open_watched(_i);
     snprintf(text, sizeof text, "%srecord: { level: off }\n", policy(_i, "512MiB"));
-    scene_open(text);
+    scene_reload(text);
     ck_assert_uint_eq(looks_of_four(), 0);
 }
 END_TEST
@@ -289,18 +299,74 @@ START_TEST(one_request_at_a_time_takes_the_pool_above_its_cap_where_recovery_get
 }
 END_TEST
 
-START_TEST(growth_whose_event_fails_once_takes_no_room_from_others)
+/* Its memory is used again before its first user's stream gets there, so it is not on its way back any more. */
+START_TEST(what_is_used_again_while_it_is_undone_counts_for_the_cap)
 {
     open_watched(_i);
+    gpu_stream busy = busy_stream();
+    leave_pending(CAP, HOUR);
+    fails(128 * MIB, busy);
+    ck_assert_uint_eq(reserved(), CAP + 128 * MIB);
+    fails(128 * MIB, busy);
+    fails(64 * MIB, busy);
+    ck_assert_uint_eq(reserved(), CAP + 128 * MIB);
+}
+END_TEST
+
+#define EVENTS 8
+
+/* Whichever of its events fails. */
+START_TEST(growth_whose_event_fails_goes_back_all_the_same)
+{
+    open_watched(_i / EVENTS);
+    weir_stream *s = scene_create(NULL);
+    gpu_stream busy = scene_stream(0);
+    void *live = scene_malloc(s, 192 * MIB);
+    leave_pending(256 * MIB, DEADLINE * 2);
+    scene_delay(busy, DEADLINE * 2);
+    sim_fail("event_create", (unsigned)(_i % EVENTS) + 1, GPU_UNKNOWN);
+    fails(256 * MIB, busy);
+    sim_fail("event_create", 0, GPU_UNKNOWN);
+    scene_sync(busy);
+    scene_free(s, scene_malloc(s, 256 * MIB));
+    ck_assert_uint_le(reserved(), CAP);
+    scene_free(s, live);
+}
+END_TEST
+
+/* The one that is asked at once, or that of the debt. */
+START_TEST(growth_whose_event_fails_once_takes_no_room_from_others)
+{
+    open_watched(_i / 2);
     weir_stream *s = scene_create(NULL);
     void *live = scene_malloc(s, 192 * MIB);
     leave_pending(256 * MIB, HOUR);
     gpu_stream busy = busy_stream();
-    sim_fail("event_create", 1, GPU_UNKNOWN);
+    sim_fail("event_create", (unsigned)(_i % 2) + 1, GPU_UNKNOWN);
     fails(256 * MIB, busy);
     ck_assert_uint_gt(reserved(), CAP);
     scene_free(s, scene_malloc(s, 64 * MIB));
     scene_free(s, live);
+}
+END_TEST
+
+START_TEST(requests_claim_no_more_than_the_cap_leaves_beside_what_is_taken)
+{
+    open_watched(_i);
+    weir_pool *pool = scene.pool;
+    weir_stream *s = scene_create(NULL);
+    ck_assert_int_eq(weir__claim_begin(pool, 300 * MIB, CAP), WEIR__CLAIM_GO);
+    ck_assert_int_eq(weir__claim_begin(pool, 300 * MIB, CAP), WEIR__CLAIM_CROWDED);
+    ck_assert_int_eq(weir__claim_begin(pool, 212 * MIB, CAP), WEIR__CLAIM_GO);
+    ck_assert_int_eq(weir__claim_begin(pool, 1, CAP), WEIR__CLAIM_CROWDED);
+    ck_assert_int_eq(weir__claim_begin(pool, CAP + 1, CAP), WEIR__CLAIM_FULL);
+    weir__claim_end(pool, 212 * MIB);
+    weir__claim_end(pool, 300 * MIB);
+    void *ptr = scene_malloc(s, 300 * MIB);
+    ck_assert_int_eq(weir__claim_begin(pool, 300 * MIB, CAP), WEIR__CLAIM_FULL);
+    ck_assert_int_eq(weir__claim_begin(pool, 212 * MIB, CAP), WEIR__CLAIM_GO);
+    weir__claim_end(pool, 212 * MIB);
+    scene_free(s, ptr);
 }
 END_TEST
 
@@ -328,7 +394,7 @@ END_TEST
 
 void add_growth_cases(Suite *suite)
 {
-    const int rows = sizeof watched / sizeof *watched;
+    const int rows = sizeof watched / sizeof *watched, lifted = rows - 1; /* of which the cap can be lifted */
     TCase *tcase = suite_case(suite, "growth", 60);
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
     tcase_add_loop_test(tcase, growth_that_is_undone_on_a_busy_stream_takes_no_room_from_others, 0, rows);
@@ -340,10 +406,13 @@ void add_growth_cases(Suite *suite)
     tcase_add_loop_test(tcase, far_from_the_cap_nothing_is_asked_of_the_pool, 0, rows);
     tcase_add_loop_test(tcase, pool_whose_handle_the_program_has_is_looked_at_each_time, 0, rows);
     tcase_add_loop_test(tcase, room_under_a_cap_that_was_lowered_is_found_anew, 0, rows);
-    tcase_add_loop_test(tcase, room_under_a_cap_that_was_lifted_meanwhile_is_found_anew, 0, rows);
-    tcase_add_loop_test(tcase, room_is_found_anew_behind_a_request_that_began_before_there_was_a_cap, 0, rows);
-    tcase_add_loop_test(tcase, growth_that_is_undone_takes_no_room_from_others_where_recovery_has_no_steps, 0, rows);
+    tcase_add_loop_test(tcase, room_under_a_cap_that_was_lifted_meanwhile_is_found_anew, 0, lifted);
+    tcase_add_loop_test(tcase, room_is_found_anew_behind_a_request_that_began_before_there_was_a_cap, 0, lifted);
+    tcase_add_loop_test(tcase, growth_that_is_undone_takes_no_room_from_others_where_recovery_has_no_steps, 0, lifted);
     tcase_add_loop_test(tcase, one_request_at_a_time_takes_the_pool_above_its_cap_where_recovery_gets_no_stream, 0, rows);
-    tcase_add_loop_test(tcase, growth_whose_event_fails_once_takes_no_room_from_others, 0, rows);
+    tcase_add_loop_test(tcase, growth_whose_event_fails_once_takes_no_room_from_others, 0, rows * 2);
+    tcase_add_loop_test(tcase, what_is_used_again_while_it_is_undone_counts_for_the_cap, 0, rows);
+    tcase_add_loop_test(tcase, growth_whose_event_fails_goes_back_all_the_same, 0, rows * EVENTS);
+    tcase_add_loop_test(tcase, requests_claim_no_more_than_the_cap_leaves_beside_what_is_taken, 0, rows);
     suite_add(tcase, several_threads_may_look_at_one_free_that_is_noted);
 }

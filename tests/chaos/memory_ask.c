@@ -44,8 +44,12 @@ static uint64_t stream_due(const void *stream)
 static uint64_t undone(const struct lane *lane)
 {
     uint64_t bytes = 0;
-    for (size_t name = 0; name < memory_names(lane->program); name++)
-        bytes += weir__growth_undone(&lane->program->pools[name][lane->device]->growth);
+    for (size_t name = 0; name < memory_names(lane->program); name++) {
+        struct weir__cap *cap = &lane->program->pools[name][lane->device]->native.cap;
+        pthread_mutex_lock(&cap->lock);
+        bytes += cap->is_due ? cap->size : 0;
+        pthread_mutex_unlock(&cap->lock);
+    }
     return bytes;
 }
 
