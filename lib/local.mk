@@ -151,6 +151,7 @@ lib_librooms_la_SOURCES = \
 	%reldir%/alloc/lend.h \
 	%reldir%/alloc/malloc.c \
 	%reldir%/alloc/opening.c \
+	%reldir%/alloc/order.c \
 	%reldir%/alloc/orphans.c \
 	%reldir%/alloc/orphans.h \
 	%reldir%/alloc/others.c \

@@ -32,6 +32,22 @@ static void check_auto(const struct policy *policy, const struct policy_pool *po
              "bytes");
 }
 
+/* Weir orders streams only where the policy allows that, and CUDA lends memory by such an order only where it follows events. */
+static void check_pending(const struct policy_pool *pool, struct policy_report *report)
+{
+    bool is_cudas = pool->backing == POLICY_BACKING_NEW || pool->backing == POLICY_BACKING_DEFAULT;
+    if (pool->reuse_pending_max.kind == POLICY_SIZE_ALL || pool_origin(pool, "reuse.pending_max")->refused)
+        return;
+    if (!pool->reuse_internal_dependencies)
+        fail(report, pool, "reuse.pending_max",
+             "does nothing where reuse.internal_dependencies is false, as no stream is made to wait for another's free; write all, or "
+             "internal_dependencies: true");
+    else if (is_cudas && !pool->reuse_event_dependencies)
+        fail(report, pool, "reuse.pending_max",
+             "does nothing where reuse.event_dependencies is false, as CUDA lends a waiting stream nothing then; write all, or "
+             "event_dependencies: true");
+}
+
 /* Memory of blocks that were exported never goes back while their pool lives, so no such pool can keep to a threshold. */
 static void check_ipc(const struct policy_pool *pool, struct policy_report *report)
 {
@@ -121,6 +137,8 @@ static void check_location(const struct policy_pool *pool, struct policy_report 
         fail(report, pool, "max_size", percent);
     if (pool->keep.kind == POLICY_SIZE_PERCENT)
         fail(report, pool, "keep", percent);
+    if (pool->reuse_pending_max.kind == POLICY_SIZE_PERCENT)
+        fail(report, pool, "reuse.pending_max", percent);
     if (pool->current)
         fail(report, pool, "current",
              "does not go with host memory: a device's current pool must live on it; write current: false, or location: device");
@@ -264,6 +282,7 @@ void policy_check(const struct policy *policy, struct policy_report *report)
         const struct policy_pool *pool = &policy->pools[i];
         check_ipc(pool, report);
         check_auto(policy, pool, report);
+        check_pending(pool, report);
         check_needs(pool, report);
         check_share(pool, report);
         check_arena(pool, report);

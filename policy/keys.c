@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "policy/keys.h"
 
-#include <ctype.h>
 #include <string.h>
 
 #define BYTES_MAX INT64_MAX                  /* 8 EiB, so that sums of a few sizes cannot overflow */
@@ -251,6 +250,18 @@ static const struct policy_key pool_keys[] = {
                 "on_oom serves such a request.",
     },
     {
+        POOL_KEY("reuse.pending_max", SIZE, reuse_pending_max),
+        .accepts = POLICY_ACCEPTS_PERCENT | POLICY_ACCEPTS_ALL | POLICY_ACCEPTS_AUTO,
+        .max = BYTES_MAX,
+        .live = true,
+        .initial = "all",
+        .write = SIZES_WRITE ", all or auto",
+        .help = "How much of the pool other streams may have freed behind work that is not done, before a request that would make the "
+                "pool grow makes its stream wait for these frees instead. The stream waits on the GPU, the program goes on. all: the "
+                "pool grows first. auto: it grows first while it reserves no more than the most that was in use and an eighth of that, "
+                "or 64MiB, beside it. See PENDING FREES.",
+    },
+    {
         POOL_KEY("peer_access", DEVICES, peer_access),
         .accepts = POLICY_ACCEPTS_NONE | POLICY_ACCEPTS_ALL,
         .max = POLICY_INDEX_MAX,
@@ -485,12 +496,4 @@ bool policy_key_is_served(const struct policy_pool *pool, const struct policy_ke
     if (!key->needs)
         return true;
     return strcmp(key->needs, "ipc") == 0 ? pool->ipc != POLICY_IPC_NONE : pool->share_socket != NULL;
-}
-
-bool policy_name_is_valid(const char *name)
-{
-    size_t len = strlen(name);
-    if (len == 0 || len > POLICY_NAME_MAX || isdigit((unsigned char)name[0]) || name[0] == '-')
-        return false;
-    return strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == len;
 }

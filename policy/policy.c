@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "policy/policy.h"
 
+#include <ctype.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,14 @@
 #include "policy/report.h"
 
 /* Finding ------------------------------------------------------------------------------------------------------------------------------ */
+
+bool policy_name_is_valid(const char *name)
+{
+    size_t len = strlen(name);
+    if (len == 0 || len > POLICY_NAME_MAX || isdigit((unsigned char)name[0]) || name[0] == '-')
+        return false;
+    return strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == len;
+}
 
 /* What qsort() and bsearch() compare: pointers to structs that begin with their names. */
 static int by_name(const void *a, const void *b)

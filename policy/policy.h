@@ -30,7 +30,7 @@ enum policy_size_kind {
     POLICY_SIZE_PERCENT, /* value = hundredths of a percent of what the process may have of the device's memory: 25 % is 2,500 */
     POLICY_SIZE_NONE,    /* "none": 0 for a threshold, no cap for a cap */
     POLICY_SIZE_ALL,     /* "all": without bound */
-    POLICY_SIZE_AUTO,    /* "auto": the keeper sets it */
+    POLICY_SIZE_AUTO,    /* "auto": Weir finds it while the program runs */
     POLICY_SIZE_QUOTA,   /* "quota": all that the process may have */
 };
 
@@ -102,6 +102,7 @@ struct policy_pool {
     bool reuse_event_dependencies;
     bool reuse_opportunistic;
     bool reuse_internal_dependencies;
+    struct policy_size reuse_pending_max; /* kind ALL: no bound */
     struct policy_devices peer_access;
     struct policy_steps on_oom_steps;
     uint64_t on_oom_deadline; /* nanoseconds */

@@ -149,6 +149,8 @@ static __attribute__((noinline)) int ask_further(struct weir__request *request, 
         code = serve(request, WEIR__SERVE_LOOK, size, block);
     if (code == WEIR__SERVE_FURTHER && give_up_own(request, size))
         code = serve(request, WEIR__SERVE_KNOWN, size, block);
+    if (code == WEIR__SERVE_FURTHER && weir__request_may_wait(request) && weir__request_rather_waits(request, size))
+        code = serve(request, WEIR__SERVE_KNOWN, size, block);
     return code == WEIR__SERVE_FURTHER ? serve(request, WEIR__SERVE_GROW, size, block) : code;
 }
 
@@ -228,6 +230,8 @@ static inline int ask_once(struct weir__request *request, size_t size, bool smal
     ask->small = small;
     ask->is_alone = request->deadline;
     int code;
+    if (!pool->backing->ops->names_streams && !small && weir__request_may_wait(request))
+        weir__request_rather_waits(request, size);
     if (pool->backing->ops->names_streams)
         code = ask_on_line(request, size, block);
     else if (weir__records(&pool->w->recorder, WEIR__LEVEL_POOL))

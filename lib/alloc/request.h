@@ -48,6 +48,14 @@ void weir__request_give_back(struct weir__request *request);
    take turns so reserve no more than one of them. opened: that stream, whether or not the caller has it. */
 void weir__request_make_way(struct weir__request *request, const weir_stream *opened);
 
+/* Where the pool would have to grow for so many bytes, and others have enough of it pending, the request's stream waits for that, as far as
+   the policy wants it (order.c). Returns whether something has become the stream's own. */
+bool weir__request_rather_waits(struct weir__request *request, uint64_t size);
+static inline bool weir__request_may_wait(const struct weir__request *request)
+{
+    return atomic_load_explicit(&request->pool->backing->pending_max, memory_order_relaxed) != UINT64_MAX;
+}
+
 /* What it has waited, if at all, becomes an event. Call it with no lock held. */
 void weir__request_note_wait(struct weir__request *request);
 

@@ -258,12 +258,13 @@ static struct weir__mapped *owner_of(const struct weir__debt *debt)
     return WEIR__ITEM(debt->owner, struct weir__mapped, backing.debts);
 }
 
-/* On a line that is not open a mark comes with each free, and serves others soon if what was freed before it is not merged with what was
-   freed later. Called with mapped->lock. */
+/* What is freed before a mark serves others soon only if it is not merged with what is freed later. On a line that is not open a mark comes
+   with each free; on others there are few, unless streams are to wait for them. Called with mapped->lock. */
 static struct weir__arena_stream *freed_on(struct weir__debt *debt)
 {
     struct weir__arena_stream *freed = weir__mapped_freed(debt);
-    freed->small.keeps_steps = freed->large.keeps_steps = atomic_load(&debt->line->kind) == WEIR__LINE_PASSING;
+    bool has_marks = atomic_load(&debt->line->kind) == WEIR__LINE_PASSING;
+    freed->small.keeps_steps = freed->large.keeps_steps = has_marks || atomic_load(&owner_of(debt)->backing.pending_max) != UINT64_MAX;
     return freed;
 }
 

@@ -139,7 +139,10 @@ struct weir__backing {
     int device;
     struct weir__debts debts; /* what was freed of it and is not known to be complete. Its group is the device of the weir */
     pthread_mutex_t *lock;      /* the pool's, which guards what is set and the order in which CUDA hears of it */
-    _Atomic uint64_t threshold; /* bytes that stay reserved when a stream is synchronised. Written under *lock */
+    _Atomic uint64_t threshold; /* bytes that stay reserved when a stream is synchronised. Written under *lock, as the next */
+    /* Bytes that others may have pending before a stream rather waits for them than lets this grow; UINT64_MAX: any */
+    _Atomic uint64_t pending_max;
+#define WEIR__PENDING_AUTO (UINT64_MAX - 1) /* what leaves no more reserved than was in use at most, and a little */
 };
 
 #endif

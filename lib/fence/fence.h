@@ -313,6 +313,10 @@ void weir__scope_cover_devices(const struct weir__scope *scope, bool may_synchro
  * line the oldest marks come first. Returns the bytes that moved: less than `bytes` if no more is pending or a call failed.
  */
 uint64_t weir__debts_order(struct weir__debts *debts, struct weir__line *user, uint64_t bytes);
+/* Makes it wait for all that others have freed there, line by line, until that were so many bytes. They stay in the debts of those lines: a
+   pool of CUDA's lends them only until the other stream frees something newer. Lines of other devices, and lines where no mark can be put
+   behind all, lend nothing. */
+uint64_t weir__debts_order_newest(struct weir__debts *debts, struct weir__line *user, uint64_t bytes);
 
 /* Looks at what the owner has pending. Returns whether nothing is. */
 bool weir__debts_are_settled(const struct weir__debts *debts);

@@ -200,18 +200,24 @@ void weir__scope_cover_devices(const struct weir__scope *scope, bool may_synchro
 
 /* Another stream ----------------------------------------------------------------------------------------------------------------------- */
 
-/* Makes the stream of own->line wait for the mark, and moves the bytes of `debt` that the mark covers to `own`. Adds the bytes to *got.
-   Returns false, with nothing moved, if CUDA refused. The caller holds the lock of debt->line, the lender. */
-static bool pass(struct weir__debt *debt, const struct weir__mark *mark, struct weir__debt *own, uint64_t *got)
+/* The stream of the user's line waits for the mark. Called with the lender's lock. Returns whether the call succeeded. */
+static bool wait_for(struct weir__line *user, struct weir__line *lender, const struct weir__mark *mark)
 {
-    struct weir__line *lender = debt->line, *user = own->line;
     const struct gpu *gpu = user->fences->gpu;
     int former = weir__current_begin(gpu, user->fences->device, user->handle);
     bool waits = weir__line_is_current(user) && gpu->stream_wait_event(user->handle, mark->event) == GPU_SUCCESS;
     weir__current_end(gpu, former);
-    if (!waits)
+    if (waits)
+        lender->passed = mark->step;
+    return waits;
+}
+
+/* What is freed before the mark is that stream's then. As above. */
+static bool pass(struct weir__debt *debt, const struct weir__mark *mark, struct weir__debt *own, uint64_t *got)
+{
+    struct weir__line *lender = debt->line, *user = own->line;
+    if (!wait_for(user, lender, mark))
         return false;
-    lender->passed = mark->step;
     weir__tables_lock(); /* so that it is pending at any moment */
     uint64_t bytes = weir__debt_pass(debt, atomic_load(&lender->done), mark->step, own, atomic_load(&user->step));
     weir__tables_unlock();
@@ -243,7 +249,23 @@ static void borrow(struct weir__line *lender, struct weir__debt *own, uint64_t e
     pthread_mutex_unlock(&lender->lock);
 }
 
-uint64_t weir__debts_order(struct weir__debts *debts, struct weir__line *user, uint64_t bytes)
+/* Waits for all, where a mark can be put behind all. */
+static void borrow_all(struct weir__line *lender, struct weir__debt *own, uint64_t enough, uint64_t *got)
+{
+    (void)enough;
+    weir__tables_lock();
+    struct weir__debt *debt = weir__debt_find(lender, own->owner);
+    weir__tables_unlock();
+    pthread_mutex_lock(&lender->lock);
+    uint64_t bytes = debt && lender->fences == own->line->fences ? weir__debt_pending(debt) : 0;
+    if (bytes && weir__line_cover_locked(lender, false) == GPU_SUCCESS && lender->count &&
+        wait_for(own->line, lender, &lender->marks[lender->count - 1]))
+        *got += bytes;
+    pthread_mutex_unlock(&lender->lock);
+}
+
+static uint64_t order(struct weir__debts *debts, struct weir__line *user, uint64_t bytes,
+                      void (*borrow_from)(struct weir__line *lender, struct weir__debt *own, uint64_t enough, uint64_t *got))
 {
     const struct weir__scope scope = {.fences = debts->fences, .debts = debts};
     struct weir__debt *own = weir__debt_of(debts, user);
@@ -254,13 +276,23 @@ uint64_t weir__debts_order(struct weir__debts *debts, struct weir__line *user, u
     pthread_mutex_unlock(&user->lock);
     for (; line && got < bytes; line = weir__scope_next(&scope, line))
         if (line != user && atomic_load(&line->kind) != WEIR__LINE_DEVICE)
-            borrow(line, own, bytes, &got);
+            borrow_from(line, own, bytes, &got);
     if (line)
         weir__line_put(line);
     /* Weir may not use the stream of a PASSING line after this call, so record its mark now. */
     if (got && atomic_load(&user->kind) == WEIR__LINE_PASSING)
         weir__line_cover(user, true);
     return got;
+}
+
+uint64_t weir__debts_order(struct weir__debts *debts, struct weir__line *user, uint64_t bytes)
+{
+    return order(debts, user, bytes, borrow);
+}
+
+uint64_t weir__debts_order_newest(struct weir__debts *debts, struct weir__line *user, uint64_t bytes)
+{
+    return order(debts, user, bytes, borrow_all);
 }
 
 /* Parking ------------------------------------------------------------------------------------------------------------------------------ */

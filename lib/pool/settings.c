@@ -217,6 +217,16 @@ static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
     tell_device(pool);
 }
 
+/* All, where no stream may be made to wait, or where a pool of CUDA's would not follow. */
+static uint64_t pending_max_of(const weir_pool *pool, const struct policy_pool *entry)
+{
+    bool follows = entry->reuse_event_dependencies || pool->backing->ops->names_streams;
+    if (!entry->reuse_internal_dependencies || !follows)
+        return UINT64_MAX;
+    return entry->reuse_pending_max.kind == POLICY_SIZE_AUTO ? WEIR__PENDING_AUTO
+                                                            : policy_size_bytes(entry->reuse_pending_max, pool->device->quota.bytes);
+}
+
 static unsigned steps_mask(const struct policy_steps *steps)
 {
     static const weir_rung rungs[] = {
@@ -285,6 +295,7 @@ weir_status weir__settings_apply(weir_pool *pool, const struct policy *policy, c
         atomic_store(&pool->settings.keep, policy_size_bytes(entry->keep, pool->device->quota.bytes));
         apply_auto(pool, entry);
         atomic_store(&pool->settings.deadline, entry->on_oom_deadline);
+        atomic_store(&pool->backing->pending_max, pending_max_of(pool, entry));
         atomic_store(&pool->settings.scrub, entry->share_scrub);
         atomic_store(&pool->settings.steps, steps_mask(&entry->on_oom_steps));
         apply_cache(pool, entry);

@@ -6,7 +6,7 @@ tests_api_libscene_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_libscene_la_LIBADD = share/libshare.la tests/support/libsuite.la
 
 ## Arenas, running out, capture, threads and peers. All run on a GPU too.
-api_recovery_programs = tests/api/arena tests/api/arena_edges tests/api/large tests/api/arena_limits tests/api/recovery tests/api/refusal tests/api/give tests/api/capture tests/api/threads tests/api/foreign tests/api/peers
+api_recovery_programs = tests/api/arena tests/api/arena_edges tests/api/large tests/api/order tests/api/arena_limits tests/api/recovery tests/api/refusal tests/api/give tests/api/capture tests/api/threads tests/api/foreign tests/api/peers
 check_PROGRAMS += $(api_recovery_programs)
 TESTS += $(api_recovery_programs)
 gpu_bundle_programs += $(api_recovery_programs)
@@ -31,6 +31,10 @@ tests_api_arena_edges_LDADD = tests/api/libscene.la
 tests_api_large_SOURCES = %reldir%/large.c
 tests_api_large_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_large_LDADD = tests/api/libscene.la
+
+tests_api_order_SOURCES = %reldir%/order.c
+tests_api_order_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_order_LDADD = tests/api/libscene.la
 
 tests_api_arena_limits_SOURCES = %reldir%/arena_limits.c
 tests_api_arena_limits_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

@@ -247,6 +247,38 @@ START_TEST(marks_on_which_nothing_depends_make_room)
 }
 END_TEST
 
+/* It stays in the debt, as only the driver knows what became of it. The stream behind which no mark can be put lends nothing. */
+START_TEST(wait_for_the_newest_free_is_one_wait_for_each_line)
+{
+    gpu_stream stream = rig_stream(0), other = rig_stream(0), unnamed = rig_stream(0);
+    struct weir__line *line = rig_open(stream), *user = rig_open(other);
+    const struct weir__caller caller = {.handle = unnamed};
+    struct weir__line *passing = weir__line_of(rig.fences, &caller);
+    rig_delay(stream, 10);
+    for (unsigned i = 0; i < 3; i++) {
+        rig_free(line, MIB, NEVER);
+        ck_assert(weir__line_cover(line, false));
+    }
+    rig_free(line, MIB, NEVER); /* behind the last mark */
+    rig_free(passing, MIB, NEVER);
+    uint64_t waits = sim_calls("stream_wait_event");
+    ck_assert_uint_eq(weir__debts_order_newest(&rig.debts, user, 8 * MIB), 4 * MIB);
+    ck_assert_uint_eq(sim_calls("stream_wait_event") - waits, 1);
+    ck_assert_uint_eq(rig_pending_on(line), 4 * MIB);
+    ck_assert_uint_eq(atomic_load(&line->uncovered), 0);
+    ck_assert_int_eq(rig.gpu->stream_query(other), GPU_NOT_READY);
+    sim_advance(10 * MILLISECOND);
+    ck_assert_int_eq(rig.gpu->stream_query(other), GPU_SUCCESS);
+    ck_assert_uint_eq(rig_look(), MIB);
+    ck_assert(weir__line_cover(passing, true));
+    ck_assert_uint_eq(rig_look(), 0);
+    weir__line_put(passing);
+    ck_assert_int_eq(rig.gpu->stream_destroy(unnamed), GPU_SUCCESS);
+    rig_close(line, stream);
+    rig_close(user, other);
+}
+END_TEST
+
 /* What is beyond the parts of a debt counts as later, never as earlier. */
 START_TEST(debt_of_many_steps_is_never_complete_too_early)
 {
@@ -749,7 +781,8 @@ int main(void)
     Suite *suite = suite_create("fence");
     TCase *marks = suite_case(suite, "marks", 0);
     tcase_add_checked_fixture(marks, rig_begin, rig_end);
-    suite_add(marks, free_is_pending_until_an_event_behind_it_is_complete, mark_covers_what_was_freed_before_it_and_nothing_else,
+    suite_add(marks, wait_for_the_newest_free_is_one_wait_for_each_line, free_is_pending_until_an_event_behind_it_is_complete,
+              mark_covers_what_was_freed_before_it_and_nothing_else,
               line_without_a_new_free_gets_no_other_mark, line_gets_a_mark_once_so_much_is_freed, full_line_keeps_marks_over_all_of_its_steps,
               marks_on_which_nothing_depends_make_room, debt_of_many_steps_is_never_complete_too_early,
               free_beyond_the_parts_of_a_debt_is_not_covered_by_the_marks_before_it, parts_that_are_complete_make_room_in_a_debt);

@@ -33,6 +33,7 @@ START_TEST(defaults_are_those_of_the_key_table)
     ck_assert_int_eq(pool->max_size.kind, POLICY_SIZE_NONE);
     ck_assert_uint_eq(pool->small_below, 1 << 20);
     ck_assert(pool->reuse_event_dependencies && pool->reuse_opportunistic && pool->reuse_internal_dependencies);
+    ck_assert_int_eq(pool->reuse_pending_max.kind, POLICY_SIZE_ALL);
     ck_assert(!pool->peer_access.all);
     ck_assert_uint_eq(pool->peer_access.count, 0);
     ck_assert_uint_eq(pool->on_oom_steps.count, POLICY_STEP_COUNT);
@@ -56,7 +57,7 @@ START_TEST(every_key_reaches_its_member)
                                        "    small_below: 64KiB\n    reuse: {event_dependencies: false, internal_dependencies: false}\n"
                                        "    peer_access: all\n    on_oom: {steps: [wait, callbacks], deadline: 20ms}\n"
                                        "    cache: {per_stream: 3MiB, per_device: 5MiB, largest: 2MiB, idle: 4s, capture_check: false}\n"
-                                       "  c: {location: host_numa:3, backing: new}\n  d: {ipc: posix_fd}\n  e: {backing: default}\n"
+                                       "  c: {location: host_numa:3, backing: new, reuse: {pending_max: 96MiB}}\n  d: {ipc: posix_fd}\n  e: {backing: default}\n"
                                        "streams: {s: {pool: c, private: true}}\n",
                                        NULL);
     const struct policy_pool *b = &policy->pools[1];
@@ -88,6 +89,8 @@ START_TEST(every_key_reaches_its_member)
     ck_assert(policy->keeper);
     ck_assert_int_eq(policy->pools[2].location.kind, POLICY_LOCATION_HOST_NUMA);
     ck_assert_int_eq(policy->pools[2].location.node, 3);
+    ck_assert_int_eq(policy->pools[2].reuse_pending_max.kind, POLICY_SIZE_BYTES);
+    ck_assert_uint_eq(policy->pools[2].reuse_pending_max.value, 96 << 20);
     ck_assert_int_eq(policy->pools[3].ipc, POLICY_IPC_POSIX_FD);
     ck_assert_int_eq(policy->pools[4].backing, POLICY_BACKING_DEFAULT);
     ck_assert_uint_eq(policy->stream_count, 1);
@@ -383,10 +386,10 @@ START_TEST(values_are_shown_in_the_order_of_the_key_table)
                                      "pools.p.devices pools.p.backing pools.p.current "
                                     "pools.p.location pools.p.release_threshold pools.p.initial_size pools.p.max_size pools.p.small_below "
                                     "pools.p.reuse.event_dependencies pools.p.reuse.opportunistic pools.p.reuse.internal_dependencies "
-                                    "pools.p.peer_access pools.p.on_oom.steps pools.p.on_oom.deadline pools.p.cache.per_stream "
+                                    "pools.p.reuse.pending_max pools.p.peer_access pools.p.on_oom.steps pools.p.on_oom.deadline pools.p.cache.per_stream "
                                     "pools.p.cache.per_device pools.p.cache.largest pools.p.cache.idle pools.p.cache.capture_check "
                                     "pools.p.ipc pools.p.keep streams.s.pool streams.s.private ");
-    ck_assert_uint_eq(listing.live, 17);
+    ck_assert_uint_eq(listing.live, 18);
     policy_free(policy);
 }
 END_TEST
@@ -452,7 +455,7 @@ START_TEST(live_keys_may_differ)
 {
     char lines[4096];
     enum policy_status status =
-        compare("weir: 1\ndefaults: {pool: a}\nkeeper: true\nstreams: {s: {}}\npools:\n  b: {cache: off, keep: 1GiB}\n"
+        compare("weir: 1\ndefaults: {pool: a}\nkeeper: true\nstreams: {s: {}}\npools:\n  b: {cache: off, keep: 1GiB, reuse: {pending_max: 12.5%}}\n"
                 "  a: {release_threshold: 1GiB, max_size: 2GiB, peer_access: [1], on_oom: {steps: [], deadline: 1ms},\n"
                 "      reuse: {event_dependencies: false, opportunistic: false, internal_dependencies: false},\n"
                 "      cache: {per_stream: 2MiB, per_device: 4MiB, largest: 512KiB, idle: 1m, capture_check: false}}\n",

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * order.c - rather wait than grow: the stream of a request waits, on the GPU, for what other streams have freed in the pool, where the pool
+ * would have to grow beyond what the program needs at rest (`reuse.pending_max`). The host waits for nothing.
+ */
+#include "lib/alloc/request.h"
+#include "lib/base/context.h"
+#include "lib/base/number.h"
+
+#define SPARE_LEAST (UINT64_C(64) << 20) /* bytes beside what was in use that may be pending in any case */
+#define SPARE_SHARE 8                    /* of what was in use, so may a part of it */
+
+/* Bytes that other streams have freed and that are not known to be complete. An arena knows how much of it was not used again. */
+static uint64_t pending_of_others(const weir_pool *pool, struct weir__line *own)
+{
+    struct weir__backing *backing = pool->backing;
+    struct weir__scope scope = {.fences = backing->debts.fences, .debts = &backing->debts};
+    uint64_t all = weir__scope_pending(&scope);
+    scope.line = own;
+    uint64_t mine = weir__scope_pending(&scope), others = all > mine ? all - mine : 0;
+    return backing->ops->names_streams ? weir__smaller(others, backing->ops->pending(backing)) : others;
+}
+
+/* Whether a pool that grows for the request has more than it should. */
+static bool is_beyond(const weir_pool *pool, uint64_t size, uint64_t others)
+{
+    uint64_t most = atomic_load(&pool->backing->pending_max);
+    if (most != WEIR__PENDING_AUTO)
+        return others > most;
+    uint64_t top = weir__larger(atomic_load(&pool->figures.taken_high), atomic_load(&pool->figures.taken_before));
+    uint64_t bound = top + weir__larger(top / SPARE_SHARE, SPARE_LEAST), reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
+    return size > bound || reserved > bound - size;
+}
+
+/* CUDA is asked for no figures, and no event, before something worth a wait is pending. */
+static bool order(const weir_pool *pool, struct weir__line *own, uint64_t size)
+{
+    struct weir__debts *debts = &pool->backing->debts;
+    const struct weir__scope scope = {.fences = debts->fences, .debts = debts};
+    bool is_arena = pool->backing->ops->names_streams;
+    uint64_t least = is_arena ? size : weir__larger(size, SPARE_LEAST), others = pending_of_others(pool, own);
+    if (others >= least) {
+        weir__scope_look(&scope);
+        others = pending_of_others(pool, own);
+    }
+    /* Of what streams have freed in a pool of CUDA's they may have used some again; the rest of what is idle is there for any stream. */
+    uint64_t idle = is_arena || others < least ? others : weir__pool_idle(pool);
+    others = weir__smaller(others, idle);
+    if (others < least || idle - others >= size || !is_beyond(pool, size, others))
+        return false;
+    return is_arena ? weir__debts_order(debts, own, size) : weir__debts_order_newest(debts, own, size);
+}
+
+bool weir__request_rather_waits(struct weir__request *request, uint64_t size)
+{
+    const weir_pool *pool = request->pool;
+    const weir_stream *opened = request->opened;
+    if (request->deadline)
+        return false; /* recovery waits by itself */
+    bool has_line = pool->backing->ops->names_streams || opened;
+    struct weir__line *line = opened ? opened->line : request->ask.user.line;
+    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
+    if (!has_line)
+        line = weir__stream_line(pool->device, request->stream, request->id);
+    bool waits = line && order(pool, line, size);
+    if (line && !has_line)
+        weir__line_put(line);
+    weir__relaxed_end(pool->w->gpu, mode);
+    return waits;
+}
