@@ -214,9 +214,10 @@ static bool is_reached(struct torch_note *note, bool waits)
     }
     weir__scope_finish(&scope, waits ? UINT64_MAX : 0);
     struct weir__parked *settled = weir__fences_settled(fences, note, NULL);
-    note->is_parked = note->is_parked && !settled;
+    bool is_settled = settled;
     free(settled);
-    return settled;
+    note->is_parked = note->is_parked && !is_settled;
+    return is_settled;
 }
 
 /* Nothing of a graph's is freed while something captures: the event would become part of it. What cannot be waited for stays. */
