@@ -91,6 +91,7 @@ static weir_status find_devices(weir *w, weir_error *error)
         if (status != WEIR_OK)
             return status;
         weir__streams_init(device);
+        weir__orphans_init(device);
         weir__recovery_init(&device->recovery);
     }
     if (w->only_device >= count)

@@ -37,7 +37,8 @@ uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, const 
             weir__pool_release(block.pool);
             continue;
         }
-        if (!weir__orphans_add(device, &block, &device->fences->whole, 1))
+        struct weir__entry *refused = weir__blocks_put_back(&w->blocks, &block, false);
+        if (!refused || !weir__orphans_add(device, refused, &device->fences->whole, 1))
             weir__log(w, WEIR_LOG_ERROR, "no host memory: the block %p, whose free failed, is lost to Weir", block.ptr);
     }
     weir__current_end(w->gpu, former);

@@ -254,27 +254,26 @@ weir_status(weir_free)(weir *w, void *ptr, weir_cuda_stream stream)
 weir_status weir__block_orphan(weir *w, void *ptr, struct weir__line *const *lines, size_t count, weir_error *error)
 {
     struct weir__block block;
-    struct weir__entry *claimed;
-    enum weir__take taken = weir__blocks_take(&w->blocks, ptr, &block, &claimed);
+    struct weir__entry *entry;
+    enum weir__take taken = weir__blocks_claim(&w->blocks, ptr, &block, &entry);
     if (taken == WEIR__TAKE_NONE)
         return weir__fail(error, WEIR_NOT_A_BLOCK, "%p is not a live block", ptr);
     if (taken == WEIR__TAKE_LENT)
         return weir__fail(error, WEIR_BUSY, "the block %p is published", ptr);
-    if (claimed)
-        weir__blocks_remove(&w->blocks, claimed, true, &block);
-    if (block.graph) {
-        put_back(w, &block);
-        return weir__fail(error, WEIR_INVALID, "the block %p belongs to a graph", ptr);
-    }
+    bool is_graph = block.graph;
     /* What is live no more is spare before it can be freed. */
-    weir__pool_count_live(block.pool, -(int64_t)block.size);
+    weir__pool_count_live(block.pool, is_graph ? 0 : -(int64_t)block.size);
     uint64_t order = weir__record_order(&w->recorder);
-    if (weir__orphans_add(block.pool->device, &block, lines, count)) {
+    if (!is_graph && weir__orphans_add(block.pool->device, entry, lines, count)) {
         weir__record_block(WEIR__KIND_FREE, &block, NULL, order);
         weir__count_tag(&w->recorder, block.origin, block.size, -1);
         return WEIR_OK;
     }
-    weir__pool_count_live(block.pool, (int64_t)block.size);
+    weir__pool_count_live(block.pool, is_graph ? 0 : (int64_t)block.size);
+    struct weir__block removed;
+    weir__blocks_remove(&w->blocks, entry, false, &removed);
     put_back(w, &block);
+    if (is_graph)
+        return weir__fail(error, WEIR_INVALID, "the block %p belongs to a graph", ptr);
     return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to keep the block %p", ptr);
 }

@@ -15,6 +15,25 @@ static struct weir__scope scope_of(const struct weir__device *device)
 
 /* Keeping ------------------------------------------------------------------------------------------------------------------------------ */
 
+#define ROOM 16 /* points for which there is room in need */
+
+/* Room for so many points, if need be what was kept for that. NULL: no host memory. */
+static struct weir__parked *room_for(struct weir__device *device, size_t count)
+{
+    struct weir__parked *room = weir__parked_new(count), *none = NULL;
+    if (!room && count <= ROOM)
+        room = atomic_exchange(&device->room, NULL);
+    struct weir__parked *next = atomic_load(&device->room) ? NULL : weir__parked_new(ROOM);
+    if (next && !atomic_compare_exchange_strong(&device->room, &none, next))
+        free(next);
+    return room;
+}
+
+void weir__orphans_init(struct weir__device *device)
+{
+    free(room_for(device, 0));
+}
+
 void weir__orphans_destroy(struct weir__device *device)
 {
     struct weir__parked *parked = weir__fences_unpark(device->fences, device), *next;
@@ -22,6 +41,7 @@ void weir__orphans_destroy(struct weir__device *device)
         next = parked->next;
         free(parked);
     }
+    free(atomic_load(&device->room));
 }
 
 static void park(struct weir__device *device, struct weir__parked *room, struct weir__entry *entries, struct weir__line *const *lines,
@@ -37,35 +57,35 @@ void weir__orphans_add_list(struct weir__device *device, struct weir__parked *ro
     park(device, room, entries, &line, 1);
 }
 
-bool weir__orphans_add(struct weir__device *device, const struct weir__block *block, struct weir__line *const *lines, size_t count)
+bool weir__orphans_add(struct weir__device *device, struct weir__entry *entry, struct weir__line *const *lines, size_t count)
 {
     weir *w = device->w;
-    struct weir__line **all = lines ? NULL : calloc(w->device_count, sizeof(struct weir__line *));
+    struct weir__line *few[ROOM], **all = w->device_count <= ROOM ? few : calloc(w->device_count, sizeof(struct weir__line *));
     for (size_t d = 0; d < w->device_count && all; d++)
         all[d] = w->devices[d].fences->whole;
     count = lines ? count : w->device_count;
-    struct weir__parked *room = lines || all ? weir__parked_new(count) : NULL;
-    struct weir__entry *entry = room ? weir__blocks_put_back(&w->blocks, block, false) : NULL;
-    if (entry) {
-        entry->next = NULL;
+    struct weir__parked *room = lines || all ? room_for(device, count) : NULL;
+    entry->next = NULL;
+    if (room)
         park(device, room, entry, lines ? lines : all, count);
-    } else {
-        free(room);
-    }
-    free(all);
-    return entry;
+    if (all != few)
+        free(all);
+    return room;
 }
 
 struct sum {
-    const weir_pool *pool;
-    uint64_t bytes;
+    const weir_pool *pool; /* NULL: all, */
+    uint64_t bytes;        /* of what waits for streams */
 };
 
 static void add_bytes(const struct weir__parked *parked, void *data)
 {
     struct sum *sum = data;
-    for (const struct weir__entry *entry = parked->items; entry; entry = entry->next)
-        if (entry->pool == sum->pool)
+    bool counts = sum->pool;
+    for (size_t i = 0; i < parked->count && !counts; i++)
+        counts = atomic_load(&parked->points[i].line->kind) != WEIR__LINE_DEVICE;
+    for (const struct weir__entry *entry = parked->items; entry && counts; entry = entry->next)
+        if (!sum->pool || entry->pool == sum->pool)
             sum->bytes += weir__class_given(entry->class, entry->size);
 }
 

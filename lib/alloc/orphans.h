@@ -15,16 +15,17 @@
 
 #include "lib/alloc/stream.h"
 
+void weir__orphans_init(struct weir__device *device);
 /* The device goes, and what is still there stays with its pool. */
 void weir__orphans_destroy(struct weir__device *device);
 
-/* Makes an orphan of a block that was taken out of the table, and that no user has. lines: those on which it may be in use, as for
-   weir__park(); NULL: any of any device. false: no host memory. */
-bool weir__orphans_add(struct weir__device *device, const struct weir__block *block, struct weir__line *const *lines, size_t count);
+/* Makes an orphan of a claimed entry. lines: those on which the block may be in use, as for weir__park(); NULL: any of any device. false: no
+   host memory, twice in a row. */
+bool weir__orphans_add(struct weir__device *device, struct weir__entry *entry, struct weir__line *const *lines, size_t count);
 /* The same for a list of entries of the table and one line; takes the room. */
 void weir__orphans_add_list(struct weir__device *device, struct weir__parked *room, struct weir__entry *entries, struct weir__line *line);
 
-/* Bytes of the pool's blocks among the device's orphans. */
+/* Bytes of the pool's blocks among the device's orphans; pool NULL: of those that wait for streams, and not for all work of devices alone. */
 uint64_t weir__orphans_bytes(struct weir__device *device, const weir_pool *pool);
 
 /* Gives those back whose work is done by `deadline`, by gpu->now(); looks once at least. With WEIR__NO_DEADLINE it waits for all of them,

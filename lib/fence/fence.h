@@ -188,6 +188,8 @@ void weir__fences_leave(struct weir__fences *fences);
 struct weir__line *weir__line_open(struct weir__fences *fences, const struct weir__caller *caller);
 /* Returns the line of a stream that a call names, or NULL if host memory runs out. Call weir__line_put() at the end of that call. */
 struct weir__line *weir__line_of(struct weir__fences *fences, const struct weir__caller *caller);
+/* Another use of a line that the caller knows to be used, to be put as well. */
+void weir__line_hold(struct weir__line *line);
 /* Ends one use of the line, which may be destroyed then. */
 void weir__line_put(struct weir__line *line);
 

@@ -356,6 +356,13 @@ static void drop(const struct dropped *dropped)
         destroy_fences(dropped->fences);
 }
 
+void weir__line_hold(struct weir__line *line)
+{
+    weir__tables_lock();
+    line->users++;
+    weir__tables_unlock();
+}
+
 void weir__line_put(struct weir__line *line)
 {
     struct dropped dropped = {.line = NULL};

@@ -292,7 +292,25 @@ enum weir__take weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct
     return found ? WEIR__TAKE_DONE : is_lent ? WEIR__TAKE_LENT : WEIR__TAKE_NONE;
 }
 
-/* Returns the entry of the live block at ptr, or NULL. Called with the shard's lock. */
+enum weir__take weir__blocks_claim(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **claimed)
+{
+    uint64_t hashed = weir__blocks_hash(ptr);
+    struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
+    weir__spin_lock(&shard->lock);
+    struct weir__entry *entry = entry_of(weir__slots_find(slots_of(shard), ptr, hashed));
+    bool is_lent = entry && entry->is_lent;
+    bool found = entry && !is_lent && claim_in(entry, ptr);
+    if (found) {
+        *block = read_entry(entry);
+        *claimed = entry;
+        count_free(counts_of(blocks, shard, block->pool), block, 1);
+        atomic_store_explicit(&entry->guard, NULL, memory_order_relaxed); /* no cache may keep it any more */
+    }
+    weir__spin_unlock(&shard->lock);
+    return found ? WEIR__TAKE_DONE : is_lent ? WEIR__TAKE_LENT : WEIR__TAKE_NONE;
+}
+
+/* The entry of the live block at ptr, or NULL. Called with the shard's lock. */
 static struct weir__entry *find_live(struct weir__shard *shard, const void *ptr, uint64_t hashed)
 {
     struct weir__entry *entry = entry_of(weir__slots_find(slots_of(shard), ptr, hashed));

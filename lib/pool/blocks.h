@@ -173,7 +173,10 @@ enum weir__take {
  */
 enum weir__take weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **claimed);
 
-/* Removes a claimed entry, which must be in no cache, from the table; *block gets a copy. count: the free by the user is counted now. */
+/* The same, but any block is claimed, for no cache, and its free is counted now. *block is a copy. */
+enum weir__take weir__blocks_claim(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **claimed);
+
+/* Takes a claimed entry that is in no cache, or no longer, out of the table. count: the free of its user is counted now. */
 void weir__blocks_remove(struct weir__blocks *blocks, struct weir__entry *entry, bool count, struct weir__block *block);
 
 /* Puts a block into the table again after CUDA refused its free. live: the block is its user's, as before the free; otherwise its entry is

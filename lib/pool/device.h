@@ -63,6 +63,7 @@ struct weir__device {
     size_t closed_count;
 
     struct weir__spares spares;
+    struct weir__parked *_Atomic room; /* for an orphan, where host memory lacks */
     _Atomic unsigned cache_classes; /* no cache of the device keeps or ever kept a larger class; UINT_MAX: some keep any size */
 
     /* How many threads have cached blocks in their hands, to give them to CUDA, and how often one had. */

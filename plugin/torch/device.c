@@ -9,7 +9,6 @@
 #include "lib/pool/settings.h"
 #include "lib/trace/file.h"
 #include "plugin/torch/history.h"
-#include "plugin/torch/late.h"
 
 _Atomic unsigned torch_busy;
 
@@ -177,9 +176,6 @@ static weir_status open_weir(struct torch_device *device, weir_error *error)
     status = check_gpu(device->w, error);
     if (status == WEIR_OK)
         status = weir_pool_get(device->w, NULL, device->index, error, &device->pool);
-    unsigned id;
-    if (status == WEIR_OK)
-        status = weir_oom_add(device->w, torch_late_spare, device, error, &id);
     if (status == WEIR_OK && !watches_exit && atexit(on_exit_of_process) != 0)
         status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for an exit handler");
     if (status != WEIR_OK) {

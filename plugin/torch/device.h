@@ -49,13 +49,9 @@ struct torch_device {
     _Atomic unsigned begun;  /* begins of torch without their end: something may capture */
     _Atomic unsigned routes; /* the same of those that say by a filter what they want */
 
-    _Atomic size_t late_count;      /* notes in `late` */
-    _Atomic uint64_t waiting_bytes; /* of blocks in `late` and `nameless`: freed by torch, and live to Weir */
-    _Atomic uint64_t waiting_count;
+    _Atomic size_t late_count; /* parts of reserves that were freed, and wait for streams */
 
     pthread_mutex_t reserve_lock;
-    struct torch_note *late;     /* frees that were refused, to be tried again; guarded by reserve_lock, as is the next */
-    struct torch_note *nameless; /* blocks that were freed, until their stream is named again */
     struct torch_reserve *reserves; /* guarded by reserve_lock, as is what follows */
     struct torch_begin *begins;     /* the latest first */
     struct torch_foreign *gone;     /* what other allocators shall have back, once the lock is not held */
@@ -68,7 +64,7 @@ struct torch_device {
 /* One thread at a time opens a device or a stream. Before all other locks. */
 extern pthread_mutex_t torch_opening __attribute__((visibility("hidden")));
 
-/* How many things there are that make calls look twice: begins without an end, frees that were refused, the end of the process. Nearly
+/* How many things there are that make calls look twice: begins without an end, parts that wait, the end of the process. Nearly
    always 0. */
 extern _Atomic unsigned torch_busy __attribute__((visibility("hidden")));
 static inline bool torch_is_busy(void)

@@ -60,29 +60,16 @@ static weir_error *clear_report(void)
 
 /* Allocating --------------------------------------------------------------------------------------------------------------------------- */
 
-/* Asks CUDA for the id of the stream, which is alive and does not capture, and frees the blocks that wait for that id (late.h). Returns
-   false if there is no id: the driver has none, or CUDA fails, with its error in *code. */
-static bool name_stream(struct torch_device *device, struct torch_stream *stream, uint64_t *id, int *code)
-{
-    *code = GPU_SUCCESS;
-    if (!device->device->has_stream_ids)
-        return false;
-    int former = weir__current_begin(device->gpu, device->index, stream->handle);
-    *code = device->gpu->stream_id(stream->handle, id);
-    weir__current_end(device->gpu, former);
-    if (*code == GPU_SUCCESS)
-        torch_late_named(stream, device, *id);
-    return *code == GPU_SUCCESS;
-}
-
-/* Allocates on a stream that may be destroyed before the block is freed: a note of the block remembers the stream and its id. */
+/* On a stream that may be destroyed before the block is freed: which one it was is noted. */
 static weir_status malloc_external(struct torch_device *device, struct torch_stream *stream, size_t size, void **ptr)
 {
     struct torch_note *note = torch_note_new();
-    int code;
+    int code = GPU_SUCCESS;
     if (!note)
         return weir__fail(&report, WEIR_NO_HOST_MEMORY, "no host memory to keep track of a block of %s", WEIR__BYTES(size));
-    note->has_id = name_stream(device, stream, &note->id, &code);
+    if (device->device->has_stream_ids)
+        code = weir__stream_id(device->device, stream->handle, &note->id);
+    note->has_id = note->id;
     weir_status status = code == GPU_SUCCESS ? torch_region_malloc(device, ptr, size, stream->handle)
                                              : weir__fail_gpu(&report, device->gpu, code, "%s on device %d: is the stream alive",
                                                               WEIR__BYTES(size), device->index);
@@ -103,13 +90,7 @@ static weir_status malloc_plain(struct torch_device *device, gpu_stream handle, 
     if (!stream)
         return weir__fail(&report, WEIR_NO_HOST_MEMORY, "no host memory for a stream");
     bool lives = atomic_load(&stream->lives);
-    weir_stream *opened = torch_stream_opened(stream, device);
-    if (lives && !opened) {
-        uint64_t id;
-        int code;
-        name_stream(device, stream, &id, &code);
-        opened = torch_stream_open(stream, device);
-    }
+    weir_stream *opened = torch_stream_open(stream, device);
     if (!lives)
         return malloc_external(device, stream, size, ptr);
     /* In a region the table of recent streams stays empty, so that each allocation comes here. */
@@ -155,16 +136,7 @@ static void *malloc_otherwise(size_t size, int index, gpu_stream handle)
     return NULL;
 }
 
-/* Returns whether a second attempt of the failed request is worthwhile. It makes orphans of blocks that wait for a stream (late.h) here,
-   because the ladder does not call torch_late_spare() for a request that failed at a cap. */
-static bool spared(size_t size, int index)
-{
-    struct torch_device *device = report.status == WEIR_OUT_OF_MEMORY ? torch_device_find(index) : NULL;
-    return device && torch_late_spare(device, index, size) > 0;
-}
-
-/* Allocates from the free memory of MemPools with WEIR_TORCH_USE_ON_OOM, after everything else has failed. Not for a stream that captures:
-   its graph would use the memory for longer than the pool keeps it. */
+/* What a MemPool of torch's keeps for the case that there is no other memory. A graph would use it for longer than the pool keeps it. */
 static void *malloc_at_last(size_t size, int index, gpu_stream handle)
 {
     struct torch_device *device = report.status == WEIR_OUT_OF_MEMORY ? torch_device_find(index) : NULL;
@@ -174,8 +146,6 @@ static void *malloc_at_last(size_t size, int index, gpu_stream handle)
 static __attribute__((noinline)) void *malloc_slowly(size_t size, int index, gpu_stream handle)
 {
     void *ptr = malloc_otherwise(size, index, handle);
-    if (!ptr && spared(size, index))
-        ptr = malloc_otherwise(size, index, handle);
     return ptr ? ptr : malloc_at_last(size, index, handle);
 }
 
@@ -191,14 +161,14 @@ void *weir_torch_pool_malloc(ssize_t size, int device, weir_cuda_stream stream)
     if (status == WEIR_OK)
         return ptr;
     weir_last_error(&report);
-    if (status == WEIR_CAPTURING || spared((size_t)size, device))
+    if (status == WEIR_CAPTURING)
         return malloc_slowly((size_t)size, device, stream);
     return malloc_at_last((size_t)size, device, stream);
 }
 
 /* Freeing ------------------------------------------------------------------------------------------------------------------------------ */
 
-static __attribute__((noinline)) void free_otherwise(void *ptr, size_t size, int index, gpu_stream handle, bool is_alive)
+static __attribute__((noinline)) void free_otherwise(void *ptr, int index, gpu_stream handle, bool is_alive)
 {
     struct torch_device *device = torch_is_over() ? NULL : torch_device_find(index);
     bool is_lost = false;
@@ -208,31 +178,33 @@ static __attribute__((noinline)) void free_otherwise(void *ptr, size_t size, int
     if (!note && torch_reserve_free(device, ptr))
         return;
     if (note && torch_reserve_owns(device, ptr)) {
-        torch_late_add(device, ptr, size, note);
+        torch_late_add(device, note);
         return;
     }
     struct torch_stream *stream = is_lost && !note ? NULL : torch_stream_get(index, handle);
-    torch_late_free(device, ptr, size, stream, note, is_alive);
+    torch_late_free(device, ptr, stream, note, is_alive);
 }
 
-static inline void free_block(void *ptr, ssize_t size, int device, gpu_stream stream, bool is_alive)
+static inline void free_block(void *ptr, int device, gpu_stream stream, bool is_alive)
 {
     const struct recent *recent = recent_of(device, stream);
     if (!ptr)
         return;
     if (torch_is_busy() || torch_note_may_be(ptr) || !is_recent(recent, device, stream) ||
         weir_stream_free(recent->opened, ptr) != WEIR_OK)
-        free_otherwise(ptr, size > 0 ? (size_t)size : 0, device, stream, is_alive);
+        free_otherwise(ptr, device, stream, is_alive);
 }
 
 void weir_torch_free(void *ptr, ssize_t size, int device, weir_cuda_stream stream)
 {
-    free_block(ptr, size, device, stream, false);
+    (void)size;
+    free_block(ptr, device, stream, false);
 }
 
 void weir_torch_free_alive(void *ptr, ssize_t size, int device, weir_cuda_stream stream)
 {
-    free_block(ptr, size, device, stream, true);
+    (void)size;
+    free_block(ptr, device, stream, true);
 }
 
 /* Other hooks -------------------------------------------------------------------------------------------------------------------------- */
@@ -275,7 +247,6 @@ static void wait_for_frees(struct torch_device *device)
 static void reset_device(struct torch_device *device)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
-    torch_late_orphan(device);
     torch_reserve_tidy(device);
     torch_late_retry(device);
     if (!atomic_load(&device->begun))

@@ -8,7 +8,6 @@
 #include "lib/alloc/stream.h"
 #include "lib/base/class.h"
 #include "plugin/torch/arena.h"
-#include "plugin/torch/late.h"
 #include "plugin/torch/reserve.h"
 
 weir_torch_news_fn _Atomic torch_listener;
@@ -36,6 +35,8 @@ static void tell_block(enum weir__happening happening, const struct weir__block 
     if (block->extent)
         news.size = (news.size + TORCH_ARENA_STEP - 1) / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
     torch_tell(news);
+    if (!is_live && !block->guard)
+        torch_tell((weir_torch_news){ .what = WEIR_TORCH_FREE_WAITED, .device = news.device, .ptr = block->ptr, .size = block->size });
     if (!is_live && block->guard)
         torch_tell((weir_torch_news){ .what = WEIR_TORCH_SEGMENT_USED, .ptr = block->ptr, .stream = stream_of(block) });
 }
@@ -52,13 +53,6 @@ static void chunk_there(const struct torch_chunk *chunk, void *data)
     torch_tell(news);
     news.what = WEIR_TORCH_SEGMENT_USED;
     torch_tell(news);
-}
-
-static void late_there(const struct torch_note *note, void *data)
-{
-    (void)data;
-    torch_tell((weir_torch_news){ .what = WEIR_TORCH_FREE_WAITED, .ptr = note->ptr, .size = note->size,
-                                  .stream = note->stream ? note->stream->handle : NULL });
 }
 
 static void watch_device(const struct torch_device *device, weir__watch *watch)
@@ -88,7 +82,6 @@ weir_status weir_torch_watch(weir_torch_news_fn listener, weir_error *error)
     for (; device; device = torch_device_next(device->index)) {
         watch_device(device, listener ? tell_block : NULL);
         torch_reserve_each_chunk(device, chunk_there, NULL);
-        torch_late_each(device, late_there, NULL);
     }
     return WEIR_OK;
 }

@@ -5,114 +5,9 @@
 
 #include <stdlib.h>
 
-#include "lib/alloc/stream.h"
+#include "lib/alloc/orphans.h"
 #include "plugin/torch/history.h"
 #include "plugin/torch/reserve.h"
-
-enum outcome {
-    DONE,
-    CAPTURES, /* not now */
-    LOST,     /* no stream can take it */
-};
-
-/* What waits --------------------------------------------------------------------------------------------------------------------------- */
-
-static void count_waiting(const struct torch_note *note, int sign)
-{
-    struct torch_device *device = note->device;
-    if (note->is_reserve)
-        return;
-    atomic_fetch_add_explicit(&device->waiting_bytes, (uint64_t)sign * note->size, memory_order_relaxed);
-    atomic_fetch_add_explicit(&device->waiting_count, (uint64_t)sign, memory_order_relaxed);
-}
-
-/* Adds it to one of the device's lists. */
-static void add(struct torch_note **list, struct torch_note *note)
-{
-    struct torch_device *device = note->device;
-    count_waiting(note, 1);
-    pthread_mutex_lock(&device->reserve_lock);
-    torch_tell((weir_torch_news){ .what = WEIR_TORCH_FREE_WAITS, .ptr = note->ptr });
-    note->next = *list;
-    *list = note;
-    pthread_mutex_unlock(&device->reserve_lock);
-}
-
-static void add_late(struct torch_note *note)
-{
-    atomic_fetch_add(&torch_busy, 1);
-    atomic_fetch_add(&note->device->late_count, 1);
-    add(&note->device->late, note);
-}
-
-/* Takes those of one stream, or of all (NULL), out of a list of the device. */
-static struct torch_note *take(struct torch_device *device, struct torch_note **list, const struct torch_stream *stream)
-{
-    struct torch_note *taken = NULL;
-    pthread_mutex_lock(&device->reserve_lock);
-    for (struct torch_note **link = list, *note; (note = *link);) {
-        if (stream && note->stream != stream) {
-            link = &note->next;
-            continue;
-        }
-        *link = note->next;
-        note->next = taken;
-        taken = note;
-    }
-    pthread_mutex_unlock(&device->reserve_lock);
-    return taken;
-}
-
-/* Takes the first of a list that waits no more; NULL: it is empty. */
-static struct torch_note *pop(struct torch_note **notes)
-{
-    struct torch_note *note = *notes;
-    if (!note)
-        return NULL;
-    *notes = note->next;
-    count_waiting(note, -1);
-    torch_tell((weir_torch_news){ .what = WEIR_TORCH_FREE_GOES_ON, .ptr = note->ptr });
-    return note;
-}
-
-/* The block that no stream can take. If there is no host memory for that, it is late until there is. */
-static void orphan(struct torch_note *note)
-{
-    if (weir__block_orphan(note->device->w, note->ptr, NULL, 0, NULL) != WEIR_NO_HOST_MEMORY) {
-        torch_note_free(note);
-        return;
-    }
-    note->stream = NULL;
-    add_late(note);
-}
-
-static void conclude(struct torch_note *note, enum outcome outcome)
-{
-    const void *ptr = note->ptr;
-    if (outcome == DONE) {
-        torch_note_free(note);
-        torch_tell((weir_torch_news){ .what = WEIR_TORCH_FREE_DONE, .ptr = ptr });
-    } else if (outcome == CAPTURES) {
-        add_late(note);
-    } else {
-        orphan(note);
-    }
-}
-
-static enum outcome outcome_of(weir_status status)
-{
-    switch (status) {
-    case WEIR_CAPTURING:
-        return CAPTURES;
-    case WEIR_OK:
-    case WEIR_NOT_A_BLOCK: /* torch frees what it does not have: there is nobody to tell */
-    case WEIR_BUSY:        /* an export has it, and will free it */
-    case WEIR_FORKED:
-        return DONE;
-    default:
-        return LOST;
-    }
-}
 
 /* Streams that use a block ------------------------------------------------------------------------------------------------------------- */
 
@@ -122,128 +17,81 @@ struct users {
     size_t count;
 };
 
-static enum outcome add_user(struct users *users, struct torch_device *device, struct torch_stream *stream)
+static bool add_line(struct users *users, struct weir__line *line)
 {
-    int index = atomic_load(&stream->device); /* of a living one it is known */
-    if (!atomic_load(&stream->lives) || (size_t)index >= device->w->device_count)
-        return LOST;
-    struct weir__device *where = &device->w->devices[index];
-    if (weir__handle_captures(where, stream->handle))
-        return CAPTURES;
-    if (index == device->index)
-        torch_stream_open(stream, device); /* so that somebody can put an event there at any time */
-    struct weir__line *line = weir__stream_line(where, stream->handle, 0);
-    if (!line)
-        return LOST;
-    users->lines[users->count++] = line;
-    return DONE;
+    if (line)
+        users->lines[users->count++] = line;
+    return line;
 }
 
-/* users_end() follows. */
-static enum outcome users_begin(struct users *users, const struct torch_note *note)
+/* false: the stream may be gone, or there is no host memory. */
+static bool add_user(struct users *users, struct torch_device *device, struct torch_stream *stream)
+{
+    struct weir__line *line = torch_stream_line(stream, device);
+    if (line)
+        weir__line_hold(line);
+    return add_line(users, line);
+}
+
+/* Of a stream that may be gone, but had an id: nobody touches it unless an allocation names it again. */
+static bool add_external(struct users *users, const struct torch_note *note)
+{
+    const struct weir__caller caller = {.handle = note->stream->handle, .id = note->id};
+    return note->has_id && add_line(users, weir__line_of(note->device->device->fences, &caller));
+}
+
+/* false: not all of them are known. users_end() follows. */
+static bool users_begin(struct users *users, const struct torch_note *note, bool is_external)
 {
     *users = (struct users){.lines = calloc(note->recorded_count + 1, sizeof(struct weir__line *))};
-    enum outcome outcome = users->lines ? DONE : LOST;
-    if (outcome == DONE && note->stream)
-        outcome = add_user(users, note->device, note->stream);
-    for (size_t i = 0; i < note->recorded_count && outcome == DONE; i++)
-        outcome = add_user(users, note->device, note->recorded[i]);
-    return outcome;
+    bool are_known = users->lines;
+    if (are_known && note->stream)
+        are_known = is_external ? add_external(users, note) : add_user(users, note->device, note->stream);
+    for (size_t i = 0; i < note->recorded_count && are_known; i++)
+        are_known = add_user(users, note->device, note->recorded[i]);
+    return are_known;
 }
 
-/* If something was parked, the streams get their events now, so that it is had back as soon as it can be. An open stream of its own gets one
-   when others look for memory: what it frees or asks for is behind its own work anyway. */
-static void users_end(const struct users *users, bool is_parked, bool has_own)
+/* from: the first of those that get an event now, since something was parked, so that it is had back as soon as it can be. Those that capture
+   get one later. */
+static void users_end(const struct users *users, const struct torch_device *device, size_t from)
 {
-    for (size_t i = 0; i < users->count; i++) {
-        if (is_parked && !(has_own && i == 0 && atomic_load(&users->lines[i]->kind) == WEIR__LINE_OPEN))
-            weir__line_cover(users->lines[i], true);
+    enum gpu_capture_mode mode = from < users->count ? weir__relaxed_begin(device->gpu) : GPU_CAPTURE_MODE_RELAXED;
+    for (size_t i = from; i < users->count; i++)
+        weir__line_cover(users->lines[i], true);
+    if (from < users->count)
+        weir__relaxed_end(device->gpu, mode);
+    for (size_t i = 0; i < users->count; i++)
         weir__line_put(users->lines[i]);
-    }
     free(users->lines);
 }
 
-/* The block becomes an orphan that waits for its own stream and those recorded. */
-static enum outcome free_recorded(const struct torch_note *note)
+/* Blocks ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* The block becomes an orphan that waits for its own stream and those recorded; for all work of the process where one of them is not known.
+   Its own stream gets no event: what that frees or asks for is behind its own work anyway. */
+static void orphan(const struct torch_note *note, bool is_external)
 {
     struct users users;
-    enum gpu_capture_mode mode = weir__relaxed_begin(note->device->gpu);
-    enum outcome outcome = users_begin(&users, note);
-    if (outcome == DONE)
-        outcome = outcome_of(weir__block_orphan(note->device->w, note->ptr, users.lines, users.count, NULL));
-    users_end(&users, outcome == DONE, true);
-    weir__relaxed_end(note->device->gpu, mode);
-    return outcome;
+    bool waits = users_begin(&users, note, is_external);
+    if (waits)
+        torch_tell((weir_torch_news){ .what = WEIR_TORCH_FREE_WAITS, .ptr = note->ptr });
+    bool is_done = weir__block_orphan(note->device->w, note->ptr, waits ? users.lines : NULL, users.count, NULL) == WEIR_OK;
+    if (waits && !is_done)
+        torch_tell((weir_torch_news){ .what = WEIR_TORCH_FREE_GOES_ON, .ptr = note->ptr });
+    users_end(&users, note->device, waits && is_done ? 1 : SIZE_MAX);
 }
 
-/* A block that its own stream alone uses, which lives. */
-static enum outcome free_plainly(struct torch_device *device, void *ptr, struct torch_stream *stream)
+/* A block that its own stream alone uses, which lives. false: it is live still. */
+static bool free_plainly(struct torch_device *device, void *ptr, struct torch_stream *stream)
 {
     weir_stream *opened = torch_stream_opened(stream, device);
     /* With cache.capture_check: false the cache would not see it. */
     if (atomic_load_explicit(&device->begun, memory_order_relaxed) && weir__handle_captures(device->device, stream->handle))
-        return CAPTURES;
-    return outcome_of(opened ? weir_stream_free(opened, ptr) : (weir_free)(device->w, ptr, stream->handle));
-}
-
-/* Parks for the streams that use the part; where one may be gone, for all work of the device. */
-static void park_part(struct torch_note *note)
-{
-    struct weir__fences *fences = note->device->device->fences;
-    struct users users;
-    enum outcome outcome = users_begin(&users, note);
-    struct weir__parked *parked = outcome == CAPTURES ? NULL : weir__parked_new(note->recorded_count + 1);
-    note->is_parked = parked;
-    if (parked) {
-        parked->group = note;
-        weir__park(fences, parked, outcome == DONE ? users.lines : &fences->whole, outcome == DONE ? users.count : 1);
-    }
-    users_end(&users, parked && outcome == DONE, false);
-}
-
-/* Whether the streams have done with it. waits: for what an event tells of. */
-static bool is_reached(struct torch_note *note, bool waits)
-{
-    const struct gpu *gpu = note->device->gpu;
-    struct weir__fences *fences = note->device->device->fences;
-    const struct weir__scope scope = {.fences = fences, .group = note, .is_parked = true};
-    weir__scope_cover(&scope, false);
-    if (weir__scope_needs_devices(&scope) && weir__quiet_begin(gpu)) {
-        weir__scope_cover_devices(&scope, false);
-        weir__quiet_end();
-    }
-    weir__scope_finish(&scope, waits ? UINT64_MAX : 0);
-    struct weir__parked *settled = weir__fences_settled(fences, note, NULL);
-    bool is_settled = settled;
-    free(settled);
-    note->is_parked = note->is_parked && !is_settled;
-    return is_settled;
-}
-
-/* Nothing of a graph's is freed while something captures: the event would become part of it. What cannot be waited for stays. */
-static enum outcome free_part(struct torch_note *note)
-{
-    struct torch_device *device = note->device;
-    if (atomic_load(&device->begun))
-        return CAPTURES;
-    enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
-    if (!note->is_parked && note->recorded_count)
-        park_part(note);
-    bool is_done = !note->recorded_count || is_reached(note, false);
-    weir__relaxed_end(device->gpu, mode);
-    if (!is_done)
-        return CAPTURES;
-    torch_reserve_free(device, note->ptr);
-    return DONE;
-}
-
-static enum outcome try_free(struct torch_note *note)
-{
-    if (note->is_reserve)
-        return free_part(note);
-    if (!note->stream || !atomic_load(&note->stream->lives))
-        return LOST;
-    return note->recorded_count ? free_recorded(note) : free_plainly(note->device, note->ptr, note->stream);
+        return false;
+    weir_status status = opened ? weir_stream_free(opened, ptr) : (weir_free)(device->w, ptr, stream->handle);
+    /* torch frees what it does not have: there is nobody to tell. An export has it, and will free it. */
+    return status == WEIR_OK || status == WEIR_NOT_A_BLOCK || status == WEIR_BUSY || status == WEIR_FORKED;
 }
 
 /* The block's own stream is behind itself. */
@@ -256,106 +104,99 @@ static void forget_own(struct torch_note *note, const struct torch_stream *strea
     note->recorded_count = count;
 }
 
-/* Freeing ------------------------------------------------------------------------------------------------------------------------------ */
-
-void torch_late_free(struct torch_device *device, void *ptr, size_t size, struct torch_stream *stream, struct torch_note *note,
-                     bool is_alive)
+void torch_late_free(struct torch_device *device, void *ptr, struct torch_stream *stream, struct torch_note *note, bool is_alive)
 {
-    if (!note && stream && atomic_load(&stream->lives) && free_plainly(device, ptr, stream) == DONE)
-        return;
-    if (!note && !(note = torch_note_new())) {
-        weir__block_orphan(device->w, ptr, NULL, 0, NULL);
-        return;
-    }
-    note->ptr = ptr;
-    bool is_external = note->stream;
-    note->device = device;
-    note->size = size;
+    struct torch_note none = { .ptr = ptr }, *of = note ? note : &none;
+    bool is_external = of->stream;
+    of->device = device;
     /* If its stream lives after all, as was found since, no allocation will name it. The handle may be that of a later one. */
-    const weir_stream *opened = is_external ? torch_stream_opened(note->stream, device) : NULL;
-    if (opened && note->has_id && note->id == opened->id) {
+    const weir_stream *opened = is_external ? torch_stream_opened(of->stream, device) : NULL;
+    if (opened && of->has_id && of->id == opened->id) {
         is_external = false;
-        stream = note->stream;
+        stream = of->stream;
     }
+    of->has_id = of->has_id && !opened;
     if (!is_external && stream) {
-        note->stream = stream;
-        forget_own(note, stream);
+        of->stream = stream;
+        forget_own(of, stream);
     }
-    if (is_external && is_alive && stream && !note->recorded_count && free_plainly(device, ptr, stream) == DONE)
-        torch_note_free(note);
-    else if (is_external && !opened && note->has_id && !note->recorded_count)
-        add(&device->nameless, note);
-    else if (is_external)
-        orphan(note);
-    else
-        conclude(note, try_free(note));
+    bool is_usable = stream && (is_external ? is_alive : atomic_load(&stream->lives));
+    if (!is_usable || of->recorded_count || !free_plainly(device, ptr, stream))
+        orphan(of, is_external);
+    torch_note_free(note);
 }
 
-void torch_late_add(struct torch_device *device, void *ptr, size_t size, struct torch_note *note)
+/* Parts of reserves -------------------------------------------------------------------------------------------------------------------- */
+
+/* Parks for the streams that use the part; where one may be gone, for all work of the device. Takes the note's room. */
+static void park(struct torch_note *note, const void *group)
 {
+    struct weir__fences *fences = note->device->device->fences;
+    struct users users;
+    bool are_known = users_begin(&users, note, false);
+    note->room->items = note->ptr;
+    note->room->group = group;
+    weir__park(fences, note->room, are_known ? users.lines : &fences->whole, are_known ? users.count : 1);
+    note->room = NULL;
+    users_end(&users, note->device, are_known ? 0 : SIZE_MAX);
+}
+
+/* What of the group the streams have done with. waits: for what an event tells of. */
+static struct weir__parked *settled(struct torch_device *device, const void *group, bool waits)
+{
+    const struct weir__scope scope = {.fences = device->device->fences, .group = group, .is_parked = true};
+    weir__scope_cover(&scope, false);
+    if (weir__scope_needs_devices(&scope) && weir__quiet_begin(device->gpu)) {
+        weir__scope_cover_devices(&scope, false);
+        weir__quiet_end();
+    }
+    weir__scope_finish(&scope, waits ? UINT64_MAX : 0);
+    return weir__fences_settled(scope.fences, group, NULL);
+}
+
+void torch_late_add(struct torch_device *device, struct torch_note *note)
+{
+    enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
     note->device = device;
-    note->ptr = ptr;
-    note->size = size;
-    note->is_reserve = true;
-    torch_reserve_wait(device, ptr);
-    conclude(note, try_free(note));
+    torch_reserve_wait(device, note->ptr);
+    torch_tell((weir_torch_news){ .what = WEIR_TORCH_FREE_WAITS, .ptr = note->ptr });
+    atomic_fetch_add(&torch_busy, 1);
+    atomic_fetch_add(&device->late_count, 1);
+    park(note, device);
+    weir__relaxed_end(device->gpu, mode);
+    torch_note_free(note);
+    torch_late_retry(device);
 }
 
 bool torch_late_settle(struct torch_device *device, struct torch_note *note)
 {
     note->device = device;
-    if (!note->recorded_count)
+    if (!note->room)
         return true;
     enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
-    park_part(note);
-    bool is_settled = is_reached(note, true);
-    free(weir__fences_unpark(device->device->fences, note));
-    note->is_parked = false;
+    park(note, note);
+    struct weir__parked *parked = settled(device, note, true);
+    bool is_settled = parked;
+    note->room = parked ? parked : weir__fences_unpark(device->device->fences, note);
     weir__relaxed_end(device->gpu, mode);
     return is_settled;
 }
 
+/* Nothing of a graph's is freed while something captures. */
 void torch_late_retry(struct torch_device *device)
 {
-    struct torch_note *notes = take(device, &device->late, NULL), *note;
-    while ((note = pop(&notes))) {
+    bool left;
+    enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
+    weir__orphans_look(device->device, &left);
+    struct weir__parked *parked = atomic_load(&device->late_count) && !atomic_load(&device->begun) ? settled(device, device, false) : NULL;
+    for (struct weir__parked *next; parked; parked = next) {
+        next = parked->next;
+        torch_reserve_free(device, parked->items);
+        torch_tell((weir_torch_news){ .what = WEIR_TORCH_FREE_GOES_ON, .ptr = parked->items });
+        torch_tell((weir_torch_news){ .what = WEIR_TORCH_FREE_DONE, .ptr = parked->items });
+        free(parked);
         atomic_fetch_sub(&device->late_count, 1);
-        conclude(note, try_free(note));
         atomic_fetch_sub(&torch_busy, 1);
     }
-}
-
-void torch_late_named(struct torch_stream *stream, struct torch_device *device, uint64_t id)
-{
-    struct torch_note *notes = atomic_load(&device->waiting_count) ? take(device, &device->nameless, stream) : NULL, *note;
-    while ((note = pop(&notes)))
-        conclude(note, note->id == id ? outcome_of((weir_free)(device->w, note->ptr, stream->handle)) : LOST);
-}
-
-uint64_t torch_late_orphan(struct torch_device *device)
-{
-    uint64_t bytes = 0;
-    struct torch_note *notes = take(device, &device->nameless, NULL), *note;
-    while ((note = pop(&notes))) {
-        bytes += note->size;
-        orphan(note);
-    }
-    return bytes;
-}
-
-uint64_t torch_late_spare(void *data, int index, uint64_t needed)
-{
-    struct torch_device *device = data;
-    /* The ladder waits for orphans. */
-    return index == device->index && needed ? torch_late_orphan(device) : 0;
-}
-
-void torch_late_each(struct torch_device *device, void (*use)(const struct torch_note *note, void *data), void *data)
-{
-    pthread_mutex_lock(&device->reserve_lock);
-    for (const struct torch_note *note = device->late; note; note = note->next)
-        use(note, data);
-    for (const struct torch_note *note = device->nameless; note; note = note->next)
-        use(note, data);
-    pthread_mutex_unlock(&device->reserve_lock);
+    weir__relaxed_end(device->gpu, mode);
 }

@@ -30,8 +30,10 @@ struct torch_note *torch_note_new(void)
 
 void torch_note_free(struct torch_note *note)
 {
-    if (note)
+    if (note) {
         free(note->recorded);
+        free(note->room);
+    }
     free(note);
 }
 
@@ -81,9 +83,12 @@ static bool add_stream(struct torch_note *note, struct torch_stream *stream)
         if (note->recorded[i] == stream)
             return true;
     struct torch_stream **more = realloc(note->recorded, (note->recorded_count + 1) * sizeof(struct torch_stream *));
-    if (!more)
+    note->recorded = more ? more : note->recorded;
+    struct weir__parked *room = more ? weir__parked_new(note->recorded_count + 1) : NULL;
+    if (!room)
         return false;
-    note->recorded = more;
+    free(note->room);
+    note->room = room;
     more[note->recorded_count++] = stream;
     return true;
 }

@@ -16,17 +16,15 @@
 #define TORCH_NOTE_BUCKETS 64
 
 struct torch_note {
-    struct torch_note *next; /* in a bucket of the table, or in a list of frees that wait (late.c) */
+    struct torch_note *next; /* its owner's: in a bucket */
     void *ptr;
     struct torch_device *device;
     struct torch_stream *stream; /* that it was allocated on; NULL while the block is live, unless that stream may be destroyed: then */
     uint64_t id;                 /* CUDA's id of it, and */
     bool has_id;                 /* whether that is known */
-    bool is_reserve;             /* a part of a reserve, not a block of Weir's */
-    size_t size;                 /* bytes that torch freed */
-    bool is_parked;              /* of a part of a reserve that waits: for the streams that use it, in the fences' group of this note */
     size_t recorded_count;
-    struct torch_stream **recorded; /* other streams that use the block */
+    struct torch_stream **recorded; /* streams that use it */
+    struct weir__parked *room;      /* with those: for a point of each */
 };
 
 struct torch_note_shard {

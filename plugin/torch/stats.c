@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/alloc/orphans.h"
 #include "lib/base/sized.h"
-#include "plugin/torch/late.h"
 #include "plugin/torch/reserve.h"
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -53,16 +53,17 @@ static void add_pools(const struct torch_device *device, const weir_stats *taken
 static void add_reserves(struct torch_device *device, weir_torch_stats *stats, uint64_t high)
 {
     struct torch_graph_figures graphs = torch_reserve_figures(device);
-    uint64_t waiting = atomic_load(&device->waiting_bytes), waiting_count = atomic_load(&device->waiting_count);
-    stats->active = less(stats->allocated, graphs.chunk_bytes) + graphs.live_bytes;
-    stats->allocated = less(stats->active, waiting);
-    /* The peak may include chunks. Their lowest total is what it certainly includes, so only that is subtracted. */
+    uint64_t waiting = weir__orphans_bytes(device->device, NULL);
+    stats->allocated = less(stats->allocated, graphs.chunk_bytes) + graphs.live_bytes;
+    stats->active = stats->allocated + waiting;
+    stats->cached = less(stats->cached, waiting);
+    /* How much of the highest value was chunks is not known: never more than what they came to at the least. */
     stats->allocated_high = larger(less(high, graphs.chunk_bytes_low) + graphs.live_bytes_high, stats->allocated);
     stats->graph_reserved = graphs.chunk_bytes + graphs.foreign_bytes;
     stats->reserved += graphs.foreign_bytes;
     stats->reserved_high += graphs.foreign_bytes;
     stats->graph_live = graphs.live_bytes;
-    stats->blocks = less(stats->blocks, graphs.chunk_count + waiting_count) + graphs.live_count;
+    stats->blocks = less(stats->blocks, graphs.chunk_count) + graphs.live_count;
     stats->mallocs = larger(less(stats->mallocs, graphs.chunk_mallocs) + graphs.mallocs, stats->blocks);
     stats->frees = stats->mallocs - stats->blocks;
 }
@@ -164,12 +165,6 @@ static void hide(const void *ptr, struct hidden *hidden)
     hidden->ptrs[hidden->count++] = ptr;
 }
 
-static void hide_late(const struct torch_note *note, void *data)
-{
-    if (!note->is_reserve)
-        hide(note->ptr, data);
-}
-
 static void hide_chunk(const struct torch_chunk *chunk, void *data)
 {
     hide(chunk->base, data);
@@ -200,7 +195,6 @@ void weir_torch_blocks(int index, weir_torch_block_fn use, void *data)
     struct visit visit = { .use = use, .data = data };
     if (!device)
         return;
-    torch_late_each(device, hide_late, &visit.hidden);
     torch_reserve_each_chunk(device, hide_chunk, &visit.hidden);
     if (visit.hidden.count)
         qsort(visit.hidden.ptrs, visit.hidden.count, sizeof(void *), compare_pointers);

@@ -18,7 +18,8 @@ struct torch_stream {
     _Atomic int device;        /* fixed for a fixed handle; else that of its last allocation, -1 before */
     atomic_bool lives;
     atomic_bool is_asked;        /* the function that tells has been called for it */
-    weir_stream *_Atomic opened; /* of a living one, once it allocated outside of a capture */
+    weir_stream *_Atomic opened; /* of a living one, once it was asked for outside of a capture */
+    struct weir__line *_Atomic line; /* of a living one that could not be opened when it was asked for */
 };
 
 /* Returns the record of the handle, and makes it if there is none. Returns NULL if host memory runs out. */
@@ -34,5 +35,8 @@ weir_stream *torch_stream_open(struct torch_stream *stream, struct torch_device 
 
 /* Returns the weir_stream if the stream is open on that device, else NULL. */
 weir_stream *torch_stream_opened(struct torch_stream *stream, const struct torch_device *device);
+
+/* The line of a living one, which is never put. NULL: it may be gone, or there is no host memory. */
+struct weir__line *torch_stream_line(struct torch_stream *stream, struct torch_device *device);
 
 #endif
