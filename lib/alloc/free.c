@@ -209,7 +209,7 @@ weir_status weir__free(weir *w, void *ptr, gpu_stream stream, weir_stream *opene
 {
     struct weir__block block;
     struct weir__entry *claimed;
-    enum weir__take taken = weir__blocks_take(&w->blocks, ptr, &block, &claimed);
+    enum weir__take taken = weir__blocks_take(&w->blocks, ptr, &block, &claimed, WEIR__TAKER_FREE);
     if (taken == WEIR__TAKE_NONE)
         return weir__fail(weir__last_error_reset(), WEIR_NOT_A_BLOCK,
                           "%p is not a live block: it is freed already, points into a block, or comes from elsewhere", ptr);
@@ -255,7 +255,7 @@ weir_status weir__block_orphan(weir *w, void *ptr, struct weir__line *const *lin
 {
     struct weir__block block;
     struct weir__entry *entry;
-    enum weir__take taken = weir__blocks_claim(&w->blocks, ptr, &block, &entry);
+    enum weir__take taken = weir__blocks_take(&w->blocks, ptr, &block, &entry, WEIR__TAKER_ORPHAN);
     if (taken == WEIR__TAKE_NONE)
         return weir__fail(error, WEIR_NOT_A_BLOCK, "%p is not a live block", ptr);
     if (taken == WEIR__TAKE_LENT)

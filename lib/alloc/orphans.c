@@ -226,6 +226,7 @@ uint64_t weir__orphans_free(struct weir__device *device, uint64_t deadline)
     uint64_t pause = 0, bytes = 0;
     unsigned left;
     weir__orphans_cover(device, deadline == WEIR__NO_DEADLINE);
+    weir__scope_cover(&scope, false);
     scope.until = weir__marks_made();
     do
         bytes += look(device, &scope, &left);

@@ -271,7 +271,8 @@ bool weir__blocks_replace(struct weir__blocks *blocks, const struct weir__block 
     return room;
 }
 
-enum weir__take weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **claimed)
+enum weir__take weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **claimed,
+                                  enum weir__taker taker)
 {
     uint64_t hashed = weir__blocks_hash(ptr);
     struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
@@ -280,31 +281,18 @@ enum weir__take weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct
     struct weir__entry *entry = entry_of(slot);
     bool is_lent = entry && entry->is_lent;
     bool found = entry && !is_lent && claim_in(entry, ptr);
-    *claimed = found && atomic_load_explicit(&entry->guard, memory_order_relaxed) ? entry : NULL;
-    if (found && !*claimed) {
+    bool is_cached = found && taker == WEIR__TAKER_FREE && atomic_load_explicit(&entry->guard, memory_order_relaxed);
+    *claimed = is_cached || (found && taker == WEIR__TAKER_ORPHAN) ? entry : NULL;
+    if (found && !is_cached) {
         *block = read_entry(entry);
+        count_free(counts_of(blocks, shard, block->pool), block, 1);
+    }
+    if (found && !*claimed) {
         remove_slot(shard, slot);
         add_unused(shard, entry);
-        count_free(counts_of(blocks, shard, block->pool), block, 1);
         tell(blocks, WEIR__BLOCK_WENT, block);
-    }
-    weir__spin_unlock(&shard->lock);
-    return found ? WEIR__TAKE_DONE : is_lent ? WEIR__TAKE_LENT : WEIR__TAKE_NONE;
-}
-
-enum weir__take weir__blocks_claim(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **claimed)
-{
-    uint64_t hashed = weir__blocks_hash(ptr);
-    struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
-    weir__spin_lock(&shard->lock);
-    struct weir__entry *entry = entry_of(weir__slots_find(slots_of(shard), ptr, hashed));
-    bool is_lent = entry && entry->is_lent;
-    bool found = entry && !is_lent && claim_in(entry, ptr);
-    if (found) {
-        *block = read_entry(entry);
-        *claimed = entry;
-        count_free(counts_of(blocks, shard, block->pool), block, 1);
-        atomic_store_explicit(&entry->guard, NULL, memory_order_relaxed); /* no cache may keep it any more */
+    } else if (found && !is_cached) {
+        atomic_store_explicit(&entry->guard, NULL, memory_order_relaxed);
     }
     weir__spin_unlock(&shard->lock);
     return found ? WEIR__TAKE_DONE : is_lent ? WEIR__TAKE_LENT : WEIR__TAKE_NONE;

@@ -167,14 +167,17 @@ enum weir__take {
     WEIR__TAKE_DONE,
     WEIR__TAKE_LENT, /* the block is lent to other processes; nothing was done */
 };
+enum weir__taker {
+    WEIR__TAKER_FREE,
+    WEIR__TAKER_ORPHAN, /* the block waits, in no cache, until it can be freed */
+};
 /*
- * Takes the live block that starts at ptr from its user. The entry of a block that a cache may keep is claimed: it stays in the table, is
- * no longer live, and *claimed points to it. The entry of any other block leaves the table: *claimed is NULL, and *block is a copy.
+ * Takes the live block that starts at ptr from its user. The entry of a block that a cache may keep, or that becomes an orphan, is claimed: it
+ * stays in the table, is no longer live, and *claimed points to it. The entry of any other block leaves the table, and *claimed is NULL.
+ * *block is a copy of each but those that a cache may keep, and their free is counted.
  */
-enum weir__take weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **claimed);
-
-/* The same, but any block is claimed, for no cache, and its free is counted now. *block is a copy. */
-enum weir__take weir__blocks_claim(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **claimed);
+enum weir__take weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **claimed,
+                                  enum weir__taker taker);
 
 /* Takes a claimed entry that is in no cache, or no longer, out of the table. count: the free of its user is counted now. */
 void weir__blocks_remove(struct weir__blocks *blocks, struct weir__entry *entry, bool count, struct weir__block *block);

@@ -64,12 +64,9 @@ static weir_error *clear_report(void)
 static weir_status malloc_external(struct torch_device *device, struct torch_stream *stream, size_t size, void **ptr)
 {
     struct torch_note *note = torch_note_new();
-    int code = GPU_SUCCESS;
     if (!note)
         return weir__fail(&report, WEIR_NO_HOST_MEMORY, "no host memory to keep track of a block of %s", WEIR__BYTES(size));
-    if (device->device->has_stream_ids)
-        code = weir__stream_id(device->device, stream->handle, &note->id);
-    note->has_id = note->id;
+    int code = weir__stream_id(device->device, stream->handle, &note->id);
     weir_status status = code == GPU_SUCCESS ? torch_region_malloc(device, ptr, size, stream->handle)
                                              : weir__fail_gpu(&report, device->gpu, code, "%s on device %d: is the stream alive",
                                                               WEIR__BYTES(size), device->index);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * history.h - tells the listener of weir_torch_watch() about the memory that Weir holds for torch. The tables of blocks report the blocks
- * that Weir takes and gives back (weir__blocks_watch()), reserve.c reports chunks, and late.c reports frees that wait.
+ * that Weir takes and gives back (weir__blocks_watch()), reserve.c reports chunks, and late.c reports frees that begin to wait.
  *
  * Nothing is stored. The listener is called under the locks of the tables' shards, `reserve_lock` and the locks of streams.
  */

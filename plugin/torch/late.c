@@ -37,7 +37,7 @@ static bool add_user(struct users *users, struct torch_device *device, struct to
 static bool add_external(struct users *users, const struct torch_note *note)
 {
     const struct weir__caller caller = {.handle = note->stream->handle, .id = note->id};
-    return note->has_id && add_line(users, weir__line_of(note->device->device->fences, &caller));
+    return note->id && add_line(users, weir__line_of(note->device->device->fences, &caller));
 }
 
 /* false: not all of them are known. users_end() follows. */
@@ -111,11 +111,11 @@ void torch_late_free(struct torch_device *device, void *ptr, struct torch_stream
     of->device = device;
     /* If its stream lives after all, as was found since, no allocation will name it. The handle may be that of a later one. */
     const weir_stream *opened = is_external ? torch_stream_opened(of->stream, device) : NULL;
-    if (opened && of->has_id && of->id == opened->id) {
+    if (opened && of->id && of->id == opened->id) {
         is_external = false;
         stream = of->stream;
     }
-    of->has_id = of->has_id && !opened;
+    of->id = opened ? 0 : of->id;
     if (!is_external && stream) {
         of->stream = stream;
         forget_own(of, stream);

@@ -20,8 +20,7 @@ struct torch_note {
     void *ptr;
     struct torch_device *device;
     struct torch_stream *stream; /* that it was allocated on; NULL while the block is live, unless that stream may be destroyed: then */
-    uint64_t id;                 /* CUDA's id of it, and */
-    bool has_id;                 /* whether that is known */
+    uint64_t id;                 /* CUDA's id of it; 0: it is not known */
     size_t recorded_count;
     struct torch_stream **recorded; /* streams that use it */
     struct weir__parked *room;      /* with those: for a point of each */

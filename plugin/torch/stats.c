@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* stats.c - Weir's figures in torch's terms. Weir's live blocks include the chunks of reserves and freed blocks that wait; torch's do
-   not. */
+/* stats.c - Weir's figures in torch's terms. Weir's live blocks include the chunks of reserves, and its cached blocks those that wait for
+   streams. */
 #include "config.h"
 
 #include <stdlib.h>

@@ -42,7 +42,7 @@ static weir__spin guard;
 static bool take(void *ptr, struct weir__block *block)
 {
     struct weir__entry *claimed;
-    bool found = weir__blocks_take(&blocks, ptr, block, &claimed);
+    bool found = weir__blocks_take(&blocks, ptr, block, &claimed, WEIR__TAKER_FREE);
     if (claimed)
         atomic_store(&claimed->live, true);
     return found && !claimed;
@@ -53,7 +53,7 @@ static struct weir__entry *claim(struct weir__blocks *table, void *ptr)
 {
     struct weir__block block;
     struct weir__entry *claimed;
-    if (weir__blocks_take(table, ptr, &block, &claimed) && !claimed)
+    if (weir__blocks_take(table, ptr, &block, &claimed, WEIR__TAKER_FREE) && !claimed)
         ck_assert_ptr_nonnull(weir__blocks_put_back(table, &block, true));
     return claimed;
 }

@@ -294,7 +294,7 @@ START_TEST(call_for_a_stream_that_was_replaced_meanwhile_is_not_served)
     ck_assert_ptr_eq(served, ptr);
     struct weir__block block;
     struct weir__entry *entry;
-    ck_assert(weir__blocks_take(&scene.w->blocks, ptr, &block, &entry));
+    ck_assert(weir__blocks_take(&scene.w->blocks, ptr, &block, &entry, WEIR__TAKER_FREE));
     ck_assert_ptr_nonnull(entry);
     ck_assert_int_eq(weir__cache_keep(s, &former, entry), WEIR__CACHE_CLOSED);
     ck_assert_int_eq(weir__cache_keep(s, &id, entry), WEIR__CACHE_DONE);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "lib/alloc/free.h"
+#include "lib/alloc/orphans.h"
 #include "lib/alloc/quiet.h"
 #include "lib/gpu/clock.h"
 #include "lib/pool/settings.h"
@@ -114,6 +115,49 @@ START_TEST(ladder_frees_orphans)
     void *ptr = fixture_malloc(s, MIB(40));
     ck_assert_uint_eq(sim_calls("device_synchronize"), 0);
     ck_assert_int_eq(weir_stream_free(s, ptr), WEIR_OK);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+/* Each has work of 10 ms, and the block is used on both. */
+START_TEST(orphan_of_two_streams_is_waited_for_by_a_trim)
+{
+    weir_stream *users[2];
+    struct weir__line *lines[2];
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: { small_below: 0 } }\n");
+    for (int i = 0; i < 2; i++) {
+        users[i] = fixture_stream(w, 0, NULL);
+        lines[i] = users[i]->line;
+    }
+    void *ptr = fixture_malloc(users[0], sizes[_i]);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(fixture_gpu()->delay(weir_stream_handle(users[i]), 10000000), GPU_SUCCESS);
+    uint64_t before = fixture_gpu()->now();
+    ck_assert_int_eq(weir__block_orphan(w, ptr, lines, 2, NULL), WEIR_OK);
+    ck_assert_uint_eq(weir__orphans_bytes(&w->devices[0], NULL), fixture_figures(w, "a", 0).cached);
+    ck_assert_int_eq(weir_pool_trim(weir_stream_pool(users[0]), 0, NULL, NULL), WEIR_OK);
+    ck_assert_uint_ge(fixture_gpu()->now() - before, 10000000);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).used, 0);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+/* The one whose work the block need not wait for: what it does with the block comes behind. */
+START_TEST(orphan_serves_its_only_user_while_that_works)
+{
+    fixture_machine("memory=64MiB");
+    weir *w = fixture_open("weir: 1\npools: { a: { small_below: 0, on_oom: { deadline: 1ms } } }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL), *other = fixture_stream(w, 0, NULL);
+    struct weir__line *line = s->line;
+    void *again, *ptr = fixture_malloc(s, MIB(40));
+    ck_assert_int_eq(fixture_gpu()->delay(weir_stream_handle(s), 10000000000), GPU_SUCCESS);
+    ck_assert_int_eq(weir__block_orphan(w, ptr, &line, 1, NULL), WEIR_OK);
+    ck_assert_int_eq(weir_stream_malloc(other, &again, MIB(40)), WEIR_OUT_OF_MEMORY);
+    ck_assert_int_eq(_i ? weir_malloc(w, &again, MIB(40), 0, weir_stream_handle(s)) : weir_stream_malloc(s, &again, MIB(40)), WEIR_OK);
+    ck_assert_int_eq(weir_stream_free(s, again), WEIR_OK);
     weir_close(w);
     fixture_expect_empty();
 }
@@ -372,6 +416,8 @@ int main(void)
     TCase *tcase = suite_case(suite, "host", 60);
     suite_add(tcase, only_the_device_of_the_host_gets_pools, device_that_does_not_exist_is_not_found);
     tcase_add_loop_test(tcase, orphan_is_live_no_more_and_goes_back_with_a_trim, 0, 2);
+    tcase_add_loop_test(tcase, orphan_of_two_streams_is_waited_for_by_a_trim, 0, 2);
+    tcase_add_loop_test(tcase, orphan_serves_its_only_user_while_that_works, 0, 2);
     suite_add(tcase, orphan_serves_nobody_before_all_work_of_the_device_is_done, ladder_frees_orphans,
               what_is_no_live_block_cannot_be_an_orphan, block_of_a_graph_cannot_be_an_orphan_and_stays,
               device_is_not_looked_at_during_a_capture_of_the_host,
