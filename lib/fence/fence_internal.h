@@ -27,8 +27,8 @@ void weir__line_move_to_device(struct weir__line *line);
 int weir__line_cover_locked(struct weir__line *line, bool is_named);
 /* If the line is of that kind, makes it GONE: Weir does not use its stream any more. */
 void weir__line_end_if(struct weir__line *line, enum weir__line_kind kind);
-/* Returns whether the line has a debt with bytes, or a point of a parked block, in a step above `after` and up to `step`. The caller holds
-   the tables' lock. */
+/* Returns whether the line has a debt with bytes in a step above `after` and up to `step`, or a point of a parked block in any step. The
+   caller holds the tables' lock. */
 bool weir__line_is_needed(const struct weir__line *line, uint64_t after, uint64_t step);
 /* A call of the program names the stream, so the stream is alive: unless the line is OPEN, it becomes PASSING. The caller holds the line's
    lock. */

@@ -19,38 +19,24 @@ static void drop_mark(struct weir__line *line, unsigned at)
         line->spare = unused;
 }
 
-/* Returns whether a parked block has a point on the line in a step above `after` and up to `step`. The caller holds the tables' lock. */
-static bool has_point(const struct weir__line *line, uint64_t after, uint64_t step)
-{
-    for (const struct weir__fences *fences = weir__fences_first; fences && line->points; fences = fences->next)
-        for (const struct weir__parked *parked = fences->parked; parked; parked = parked->next)
-            for (size_t i = 0; i < parked->count; i++)
-                if (parked->points[i].line == line && parked->points[i].step > after && parked->points[i].step <= step)
-                    return true;
-    return false;
-}
-
 bool weir__line_is_needed(const struct weir__line *line, uint64_t after, uint64_t step)
 {
     for (struct weir__debt *debt = line->debts; debt; debt = debt->next)
         if (weir__debt_bytes(debt, after, step))
             return true;
-    return has_point(line, after, step);
+    return line->points; /* wherever they are: there may be thousands */
 }
 
 /* Drops the marks on which nothing depends. Another thread's free may have read the step of such a mark without being counted yet. That is
    harmless, since the next mark covers that free as well. The caller holds the line's lock. */
 static void drop_needless(struct weir__line *line)
 {
-    bool is_needed[WEIR__MARKS] = {false};
-    uint64_t after = atomic_load(&line->done);
+    bool is_needed[WEIR__MARKS];
     weir__tables_lock();
+    for (unsigned i = 0; i < line->count; i++)
+        is_needed[i] = line->marks[i].is_wanted || line->points;
     for (struct weir__debt *debt = line->debts; debt; debt = debt->next)
         weir__debt_need(debt, is_needed);
-    for (unsigned i = 0; i < line->count; i++) {
-        is_needed[i] = is_needed[i] || line->marks[i].is_wanted || has_point(line, after, line->marks[i].step);
-        after = line->marks[i].step;
-    }
     weir__tables_unlock();
     for (unsigned i = line->count; i-- > 0;)
         if (!is_needed[i])

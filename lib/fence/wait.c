@@ -338,17 +338,19 @@ static struct weir__parked *take(struct weir__fences *fences, const void *group,
 {
     struct weir__parked *taken = NULL;
     weir__tables_lock();
-    struct weir__parked *parked = atomic_load(&fences->parked), *left = NULL, *next;
-    for (; parked; parked = next) {
-        bool is_taken = parked->group == group && (all || is_reached(parked, own));
-        struct weir__parked **list = is_taken ? &taken : &left;
-        next = parked->next;
-        parked->next = *list;
-        *list = parked;
-        for (size_t i = 0; i < parked->count && is_taken; i++)
+    struct weir__parked *first = atomic_load(&fences->parked), *parked;
+    for (struct weir__parked **link = &first; (parked = *link);) {
+        if (parked->group != group || !(all || is_reached(parked, own))) {
+            link = &parked->next;
+            continue;
+        }
+        *link = parked->next;
+        parked->next = taken;
+        taken = parked;
+        for (size_t i = 0; i < parked->count; i++)
             parked->points[i].line->points--;
     }
-    atomic_store(&fences->parked, left);
+    atomic_store(&fences->parked, first);
     weir__tables_unlock();
     for (parked = taken; parked; parked = parked->next)
         while (parked->count)
