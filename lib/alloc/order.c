@@ -3,6 +3,7 @@
  * order.c - rather wait than grow: the stream of a request waits, on the GPU, for what other streams have freed in the pool, where the pool
  * would have to grow beyond what the program needs at rest (`reuse.pending_max`). The host waits for nothing.
  */
+#include "lib/alloc/orphans.h"
 #include "lib/alloc/request.h"
 #include "lib/base/context.h"
 #include "lib/base/number.h"
@@ -21,13 +22,22 @@ static uint64_t pending_of_others(const weir_pool *pool, struct weir__line *own)
     return backing->ops->names_streams ? weir__smaller(others, backing->ops->pending(backing)) : others;
 }
 
+/* Bytes that no user has and that are neither pending nor idle: those in caches, and the rounding of classes. */
+static uint64_t kept_by_caches(const weir_pool *pool)
+{
+    struct weir__device *device = pool->device;
+    int64_t spare = atomic_load(&pool->figures.spare);
+    uint64_t orphans = atomic_load(&device->fences->parked) ? weir__orphans_bytes(device, pool) : 0;
+    return spare > 0 && (uint64_t)spare > orphans ? (uint64_t)spare - orphans : 0;
+}
+
 /* Whether a pool that grows for the request has more than it should. */
 static bool is_beyond(const weir_pool *pool, uint64_t size, uint64_t others)
 {
     uint64_t most = atomic_load(&pool->backing->pending_max);
     if (most != WEIR__PENDING_AUTO)
         return others > most;
-    uint64_t top = weir__larger(atomic_load(&pool->figures.taken_high), atomic_load(&pool->figures.taken_before));
+    uint64_t top = atomic_load(&pool->figures.live_high) + kept_by_caches(pool);
     uint64_t bound = top + weir__larger(top / SPARE_SHARE, SPARE_LEAST), reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
     return size > bound || reserved > bound - size;
 }
@@ -51,6 +61,17 @@ static bool order(const weir_pool *pool, struct weir__line *own, uint64_t size)
     return is_arena ? weir__debts_order(debts, own, size) : weir__debts_order_newest(debts, own, size);
 }
 
+/* The same for blocks that wait for several streams, none of which could free them. */
+static bool order_orphans(const struct weir__request *request, struct weir__line *own, uint64_t size)
+{
+    const weir_pool *pool = request->pool;
+    struct weir__device *device = pool->device;
+    if (!atomic_load(&device->fences->parked))
+        return false;
+    uint64_t parked = weir__orphans_bytes(device, pool);
+    return parked >= size && is_beyond(pool, size, parked) && weir__orphans_order(device, request->stream, request->opened, own, size);
+}
+
 bool weir__request_rather_waits(struct weir__request *request, uint64_t size)
 {
     const weir_pool *pool = request->pool;
@@ -62,7 +83,7 @@ bool weir__request_rather_waits(struct weir__request *request, uint64_t size)
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
     if (!has_line)
         line = weir__stream_line(pool->device, request->stream, request->id);
-    bool waits = line && order(pool, line, size);
+    bool waits = line && (order(pool, line, size) || order_orphans(request, line, size));
     if (line && !has_line)
         weir__line_put(line);
     weir__relaxed_end(pool->w->gpu, mode);

@@ -200,6 +200,17 @@ void weir__orphans_give(struct weir__device *device, gpu_stream stream, const we
     weir__relaxed_end(device->w->gpu, mode);
 }
 
+uint64_t weir__orphans_order(struct weir__device *device, gpu_stream stream, const weir_stream *opened, struct weir__line *line, uint64_t bytes)
+{
+    struct weir__parked *parked;
+    uint64_t got = 0;
+    weir__flush_begin(device);
+    while (got < bytes && (parked = weir__fences_order(device->fences, device, line)))
+        got += give_to(device, parked, stream, opened, line);
+    weir__flush_end(device, got);
+    return got;
+}
+
 uint64_t weir__orphans_look(struct weir__device *device, bool *left)
 {
     const struct weir__scope scope = scope_of(device);

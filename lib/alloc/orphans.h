@@ -41,6 +41,10 @@ uint64_t weir__orphans_visit(struct weir__device *device);
 /* Within a call on a stream that does not capture: gives those whose work is done to that stream. opened: if it is open for the call. */
 void weir__orphans_give(struct weir__device *device, gpu_stream stream, const weir_stream *opened);
 
+/* The same for those that wait for streams: the stream of that line waits for them on the GPU, until it has so many bytes. Returns the bytes.
+   Call it in relaxed capture mode. */
+uint64_t weir__orphans_order(struct weir__device *device, gpu_stream stream, const weir_stream *opened, struct weir__line *line, uint64_t bytes);
+
 /* Sees to what was freed on streams that nobody can name any more: orphans, and memory of arenas. may_synchronise: devices that have no
    events of their own. Call it in relaxed capture mode. */
 void weir__orphans_cover(struct weir__device *device, bool may_synchronise);

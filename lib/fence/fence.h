@@ -353,6 +353,10 @@ void weir__park(struct weir__fences *fences, struct weir__parked *parked, struct
    next; or all of the group: a list by `next`, which is the caller's. */
 struct weir__parked *weir__fences_settled(struct weir__fences *fences, const void *group, const struct weir__line *own);
 struct weir__parked *weir__fences_unpark(struct weir__fences *fences, const void *group);
+/* Makes the stream of `user`, which the caller's call names, wait on the GPU for all points of the block that the group parked first, of those
+   that wait for streams alone. Returns the block, which that stream can free now and the caller owns; NULL if there is none, or no mark can be
+   had for one of its points. */
+struct weir__parked *weir__fences_order(struct weir__fences *fences, const void *group, struct weir__line *user);
 /* Calls `use` for each that the group has parked, under the tables' lock. */
 void weir__parked_visit(struct weir__fences *fences, const void *group, void (*use)(const struct weir__parked *parked, void *data),
                         void *data);

@@ -363,6 +363,80 @@ struct weir__parked *weir__fences_settled(struct weir__fences *fences, const voi
     return take(fences, group, own, false);
 }
 
+/* Unlinks the parked block that came first of those of the group that wait for streams alone. Returns NULL if there is none. */
+static struct weir__parked *unlink_oldest(struct weir__fences *fences, const void *group)
+{
+    struct weir__parked *before = NULL, *oldest = NULL, *last = NULL;
+    weir__tables_lock();
+    for (struct weir__parked *parked = atomic_load(&fences->parked); parked; last = parked, parked = parked->next) {
+        bool is_streams = parked->group == group && parked->count;
+        for (size_t i = 0; i < parked->count && is_streams; i++)
+            is_streams = atomic_load(&parked->points[i].line->kind) != WEIR__LINE_DEVICE;
+        if (is_streams) {
+            before = last;
+            oldest = parked;
+        }
+    }
+    if (oldest && before)
+        before->next = oldest->next;
+    else if (oldest)
+        atomic_store(&fences->parked, oldest->next);
+    weir__tables_unlock();
+    return oldest;
+}
+
+/* Makes the user's stream wait for the point. Returns false if no mark covers the point, and none can be made, or if CUDA refuses. */
+static bool wait_for_point(struct weir__line *user, const struct weir__point *point)
+{
+    struct weir__line *line = point->line;
+    unsigned i = 0;
+    if (line == user)
+        return true;
+    pthread_mutex_lock(&line->lock);
+    bool is_done = atomic_load(&line->done) >= point->step;
+    while (i < line->count && line->marks[i].step < point->step)
+        i++;
+    if (!is_done && i == line->count && weir__line_cover_locked(line, false) == GPU_SUCCESS && line->count)
+        i = line->count - 1;
+    bool waits = is_done || (i < line->count && line->marks[i].step >= point->step && wait_for(user, line, &line->marks[i]));
+    pthread_mutex_unlock(&line->lock);
+    return waits;
+}
+
+/* Puts back what unlink_oldest() took. A line may have become GONE meanwhile, and has not moved points that it could not find. */
+static void relink(struct weir__fences *fences, struct weir__parked *parked)
+{
+    const struct weir__scope scope = {.fences = fences, .group = parked->group, .is_parked = true};
+    weir__tables_lock();
+    parked->next = atomic_load(&fences->parked);
+    atomic_store(&fences->parked, parked);
+    weir__tables_unlock();
+    for (struct weir__line *line = weir__scope_next(&scope, NULL); line; line = weir__scope_next(&scope, line))
+        weir__line_end_if(line, WEIR__LINE_GONE);
+}
+
+struct weir__parked *weir__fences_order(struct weir__fences *fences, const void *group, struct weir__line *user)
+{
+    struct weir__parked *parked = unlink_oldest(fences, group);
+    bool waits = true;
+    if (!parked)
+        return NULL;
+    for (size_t i = 0; waits && i < parked->count; i++)
+        waits = wait_for_point(user, &parked->points[i]);
+    if (!waits) {
+        relink(fences, parked);
+        return NULL;
+    }
+    weir__tables_lock();
+    for (size_t i = 0; i < parked->count; i++)
+        parked->points[i].line->points--;
+    weir__tables_unlock();
+    while (parked->count)
+        weir__line_put(parked->points[--parked->count].line);
+    parked->next = NULL;
+    return parked;
+}
+
 struct weir__parked *weir__fences_unpark(struct weir__fences *fences, const void *group)
 {
     return take(fences, group, NULL, true);
