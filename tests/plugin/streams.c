@@ -621,6 +621,31 @@ START_TEST(record_is_of_one_block_and_not_of_the_next_at_its_address)
 }
 END_TEST
 
+/* The same without a host that waits: the copies are slower than the layers. With a bound the layers' stream waits for copies on the GPU. */
+START_TEST(offloading_with_the_host_ahead_is_bounded_by_the_policy)
+{
+    enum { LAYERS = 100 };
+    const char *policy = _i ? "weir: 1\npools: { main: { backing: arena, reuse: { pending_max: auto } } }\n"
+                            : "weir: 1\npools: { main: { small_below: 0, reuse: { pending_max: auto } } }\n";
+    plug_set_up("memory=16GiB", policy);
+    gpu_stream layers = plug_stream(0), copies = plug_stream(0);
+    uint64_t begun = plug_gpu->now();
+    for (int i = 0; i < LAYERS; i++) {
+        void *ptr = plug_malloc(LARGE, 0, layers);
+        ck_assert_int_eq(plug_gpu->delay(layers, MILLISECOND), GPU_SUCCESS);
+        plug_order(0, layers, copies);
+        ck_assert_int_eq(plug_gpu->delay(copies, 2 * MILLISECOND), GPU_SUCCESS);
+        weir_torch_record_stream(ptr, copies);
+        weir_torch_free(ptr, LARGE, 0, layers);
+    }
+    ck_assert_uint_lt(plug_gpu->now() - begun, LAYERS * MILLISECOND / 2); /* the host has waited for none of it */
+    ck_assert_uint_le(plug_stats(0).reserved_high, 128 * MIB + 3 * LARGE);
+    ck_assert_int_eq(plug_gpu->stream_synchronize(copies), GPU_SUCCESS);
+    ck_assert_uint_le(plug_gpu->now() - begun, (2 * LAYERS + LAYERS / 10) * MILLISECOND);
+    plug_expect_empty(0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("streams");
@@ -649,7 +674,10 @@ int main(void)
               block_recorded_on_the_default_stream_waits_for_it, block_recorded_on_a_stream_of_another_device_waits_for_it);
     tcase_add_loop_test(tcase, block_recorded_on_an_external_stream_of_another_device_is_not_overwritten_while_that_reads, 0, 2);
     suite_add(tcase, slow_stream_delays_only_the_blocks_that_it_uses, recorded_block_serves_its_own_stream_behind_the_work_of_that,
-              offloading_reserves_little_more_than_what_is_in_use, device_that_the_process_does_not_use_stays_unused, block_recorded_on_an_external_stream_is_orphaned,
+              offloading_reserves_little_more_than_what_is_in_use, device_that_the_process_does_not_use_stays_unused,
+              block_recorded_on_an_external_stream_is_orphaned,
               recorded_block_of_an_external_stream_is_orphaned, record_is_of_one_block_and_not_of_the_next_at_its_address);
+    tcase = suite_case(suite, "bounded", 0);
+    tcase_add_loop_test(tcase, offloading_with_the_host_ahead_is_bounded_by_the_policy, 0, 2);
     return suite_run(suite);
 }
