@@ -23,19 +23,16 @@ int weir__event_record(const struct gpu *gpu, int device, gpu_stream stream, gpu
     return capture == GPU_CAPTURE_STATUS_NONE ? code : GPU_CAPTURE_UNSUPPORTED;
 }
 
-bool weir__event_move(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event)
+bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event)
 {
+    *event = NULL;
+    if (gpu->event_create(device, event) != GPU_SUCCESS)
+        return false;
     if (weir__event_record(gpu, device, stream, *event) == GPU_SUCCESS)
         return true;
     gpu->event_destroy(*event);
     *event = NULL;
     return false;
-}
-
-bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event)
-{
-    *event = NULL;
-    return gpu->event_create(device, event) == GPU_SUCCESS && weir__event_move(gpu, device, stream, event);
 }
 
 int weir__event_device(const struct gpu *gpu, int device, gpu_stream stream)

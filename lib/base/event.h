@@ -19,9 +19,6 @@
  * recording, not before: a capture that began in between has caught the event, and such an event must never be queried.
  */
 bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event);
-/* weir__event_behind() with an existing event that nobody waits for, which saves creating one. Returns false, with *event destroyed and set
-   to NULL, in the same cases and if the event belongs to another device. */
-bool weir__event_move(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event);
 
 /* Records an event behind all work of the stream. Returns CUDA's code, or GPU_CAPTURE_UNSUPPORTED if the stream captures: the event must
    not be queried in that case. */
