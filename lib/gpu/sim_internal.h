@@ -448,7 +448,7 @@ bool sim_memory_is_usable(const struct sim_pool *pool, const struct sim_segment 
 int sim_memory_take(struct sim_pool *pool, size_t size, struct sim_stream *stream, void **ptr);
 /* Returns the live segment that begins at ptr, and its pool, or NULL if there is none. */
 struct sim_segment *sim_memory_block(const void *ptr, struct sim_pool **pool);
-int sim_memory_free(struct sim_pool *pool, struct sim_segment *segment, struct sim_stream *stream);
+void sim_memory_free(struct sim_pool *pool, struct sim_segment *segment, struct sim_stream *stream);
 /* Maps `size` bytes at that offset of an imported pool's memory, or finds where they are mapped already. */
 int sim_memory_import(struct sim_pool *pool, uint64_t offset, uint64_t size, void **ptr);
 /* Marks the live segment as exported: from now on its memory stays with the pool. */

@@ -302,5 +302,6 @@ int sim_free_async(void *ptr, gpu_stream stream)
     struct sim_segment *segment = sim_memory_block(ptr, &pool);
     if (!segment)
         return GPU_INVALID_VALUE;
-    return sim_memory_free(pool, segment, stream);
+    sim_memory_free(pool, segment, stream);
+    return 0;
 }
