@@ -310,6 +310,15 @@ static uint64_t pass_extents(struct weir__debt *debt, uint64_t after, uint64_t u
 
 const struct weir__tracker weir__mapped_tracker = {sizeof(struct weir__arena_stream), add_extent, has_extents, pass_extents};
 
+/* Others find the memory complete without asking for an event. Where streams are to wait for it, the marks stand behind one step each. */
+static void cover(struct weir__line *line, bool in_steps)
+{
+    if (in_steps)
+        weir__line_cover(line, true);
+    else
+        weir__line_renew(line);
+}
+
 int weir__mapped_give(struct weir__backing *backing, void *block, struct weir__extent *extent, struct weir__user *user)
 {
     enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
@@ -320,9 +329,12 @@ int weir__mapped_give(struct weir__backing *backing, void *block, struct weir__e
     struct weir__debt *debt = weir__mapped_debt(weir__mapped_of(backing), user);
     if (code != GPU_SUCCESS || !debt)
         return code != GPU_SUCCESS ? code : WEIR__PAGE_NO_HOST_MEMORY;
-    bool is_lazy = atomic_load(&debt->line->kind) == WEIR__LINE_OPEN && atomic_load(&debt->line->uncovered) + extent->bytes < WEIR__STEP_BYTES;
-    enum gpu_capture_mode mode = is_lazy ? GPU_CAPTURE_MODE_RELAXED : weir__relaxed_begin(backing->gpu);
-    code = weir__line_free(debt, extent->bytes, WEIR__STEP_BYTES, &extent->sequence);
+    struct weir__line *line = debt->line;
+    bool is_open = atomic_load(&line->kind) == WEIR__LINE_OPEN, is_due = atomic_load(&line->uncovered) + extent->bytes >= WEIR__STEP_BYTES;
+    enum gpu_capture_mode mode = is_open && !is_due ? GPU_CAPTURE_MODE_RELAXED : weir__relaxed_begin(backing->gpu);
+    code = weir__line_free(debt, extent->bytes, UINT64_MAX, &extent->sequence);
+    if (is_open && is_due)
+        cover(line, atomic_load(&backing->pending_max) != UINT64_MAX);
     weir__relaxed_end(backing->gpu, mode);
     return code;
 }

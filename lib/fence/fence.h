@@ -243,6 +243,9 @@ bool weir__line_count_by_handle(struct weir__fences *fences, gpu_stream handle, 
    used only if the line is OPEN. Returns false if some frees still have no mark. Stream 0 is covered only if it is named or OPEN, since an
    event on it may hold up other streams. */
 bool weir__line_cover(struct weir__line *line, bool is_named);
+/* The same within a call that names the stream, for frees that nobody waits for yet: the line needs no third mark, as its newest one is
+   recorded anew. */
+void weir__line_renew(struct weir__line *line);
 /* Covers stream 0 of the device, which is always alive. */
 void weir__fences_cover_legacy(struct weir__fences *fences);
 

@@ -108,15 +108,21 @@ static bool can_share(struct weir__line *line, uint64_t bytes)
     return mark && mark->step > line->passed && bytes <= WEIR__STEP_BYTES && mark->bytes <= WEIR__STEP_BYTES - bytes;
 }
 
-/* Records a mark behind all work of the stream, for `bytes` that were freed since the newest mark. The new mark replaces the newest one if
-   may_share and can_share() allow it. *step: the step that the mark ends. Returns the GPU code. The
-   caller holds the line's lock and has made sure that the stream may be used. */
-static int make_mark(struct weir__line *line, uint64_t bytes, bool may_share, uint64_t *step)
+/* Where a new mark goes. */
+enum place {
+    BEHIND, /* the newest one */
+    WITH,   /* the newest one, in whose step the free is, if can_share() allows that */
+    INSTEAD /* of the newest one, if there is an older one as well */
+};
+
+/* Records a mark behind all work of the stream, for `bytes` that were freed since the newest mark. *step: the step that the mark ends.
+   Returns the GPU code. The caller holds the line's lock and has made sure that the stream may be used. */
+static int make_mark(struct weir__line *line, uint64_t bytes, enum place place, uint64_t *step)
 {
-    bool shares = may_share && can_share(line, bytes);
-    if (!shares && line->count == WEIR__MARKS)
+    bool shares = place == WITH && can_share(line, bytes), replaces = shares || (place == INSTEAD && line->count > 1);
+    if (!replaces && line->count == WEIR__MARKS)
         drop_needless(line);
-    if (!shares && line->count == WEIR__MARKS)
+    if (!replaces && line->count == WEIR__MARKS)
         merge_two(line);
     /* Raise the step before recording: a free that still reads the old step has its work on the stream already, so before the event. */
     uint64_t ended = shares ? newest(line)->step : atomic_fetch_add(&line->step, 1);
@@ -126,7 +132,7 @@ static int make_mark(struct weir__line *line, uint64_t bytes, bool may_share, ui
     struct weir__mark *last = newest(line);
     struct weir__mark made = {.event = line->spare, .step = ended, .bytes = bytes};
     made.is_wanted = atomic_exchange(&line->is_wanted, false);
-    if (shares) {
+    if (replaces) {
         line->spare = last->event;
         made.number = last->number;
         made.bytes += last->bytes;
@@ -331,7 +337,7 @@ static bool is_usable(struct weir__line *line)
     return false;
 }
 
-int weir__line_cover_locked(struct weir__line *line, bool is_named)
+static int cover(struct weir__line *line, bool is_named, enum place place)
 {
     uint64_t taken, step;
     if (!atomic_load(&line->uncovered))
@@ -339,10 +345,22 @@ int weir__line_cover_locked(struct weir__line *line, bool is_named)
     if (!is_named && !is_usable(line))
         return GPU_INVALID_HANDLE;
     taken = atomic_exchange(&line->uncovered, 0);
-    int code = make_mark(line, taken, false, &step);
+    int code = make_mark(line, taken, place, &step);
     if (code != GPU_SUCCESS)
         atomic_fetch_add(&line->uncovered, taken);
     return code;
+}
+
+int weir__line_cover_locked(struct weir__line *line, bool is_named)
+{
+    return cover(line, is_named, BEHIND);
+}
+
+void weir__line_renew(struct weir__line *line)
+{
+    pthread_mutex_lock(&line->lock);
+    cover(line, true, INSTEAD);
+    pthread_mutex_unlock(&line->lock);
 }
 
 bool weir__line_cover(struct weir__line *line, bool is_named)
@@ -399,7 +417,7 @@ static int count_marked(struct weir__debt *debt, uint64_t bytes, uint64_t *step)
     struct weir__line *line = debt->line;
     uint64_t taken = atomic_exchange(&line->uncovered, 0);
     bool is_open = atomic_load(&line->kind) == WEIR__LINE_OPEN;
-    int code = make_mark(line, taken + bytes, !taken && !is_open, step);
+    int code = make_mark(line, taken + bytes, taken || is_open ? BEHIND : WITH, step);
     if (code == GPU_SUCCESS)
         weir__debt_add(debt, bytes, step);
     else

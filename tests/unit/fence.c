@@ -226,6 +226,28 @@ START_TEST(full_line_keeps_marks_over_all_of_its_steps)
 }
 END_TEST
 
+/* The oldest stays what it was, and what it covers is complete first. */
+START_TEST(line_that_is_renewed_has_an_oldest_mark_and_a_newest)
+{
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_open(stream);
+    for (unsigned i = 0; i < 5; i++) {
+        rig_delay(stream, 10);
+        rig_free(line, MIB, NEVER);
+        weir__line_renew(line);
+        ck_assert_uint_eq(line->count, i ? 2 : 1);
+        ck_assert(weir__line_is_valid(line));
+    }
+    sim_advance(10 * MILLISECOND);
+    ck_assert_uint_eq(rig_look(), 4 * MIB);
+    sim_advance(30 * MILLISECOND);
+    ck_assert_uint_eq(rig_look(), 4 * MIB);
+    sim_advance(10 * MILLISECOND);
+    ck_assert_uint_eq(rig_look(), 0);
+    rig_close(line, stream);
+}
+END_TEST
+
 START_TEST(marks_on_which_nothing_depends_make_room)
 {
     gpu_stream stream = rig_stream(0), other = rig_stream(0);
@@ -784,7 +806,8 @@ int main(void)
     suite_add(marks, wait_for_the_newest_free_is_one_wait_for_each_line, free_is_pending_until_an_event_behind_it_is_complete,
               mark_covers_what_was_freed_before_it_and_nothing_else,
               line_without_a_new_free_gets_no_other_mark, line_gets_a_mark_once_so_much_is_freed, full_line_keeps_marks_over_all_of_its_steps,
-              marks_on_which_nothing_depends_make_room, debt_of_many_steps_is_never_complete_too_early,
+              line_that_is_renewed_has_an_oldest_mark_and_a_newest, marks_on_which_nothing_depends_make_room,
+              debt_of_many_steps_is_never_complete_too_early,
               free_beyond_the_parts_of_a_debt_is_not_covered_by_the_marks_before_it, parts_that_are_complete_make_room_in_a_debt);
     TCase *passing = suite_case(suite, "passing", 0);
     tcase_add_checked_fixture(passing, rig_begin, rig_end);
