@@ -38,6 +38,7 @@ struct extras {
     bool frees_anywhere;  /* on the legacy stream, and small blocks on streams that nobody opened */
     bool has_other;       /* another weir, with a pool on each device */
     bool throws;          /* callbacks throw; where time is real, they end their threads, and threads are cancelled */
+    unsigned bounds;      /* two bits for each pool of each policy: its reuse.pending_max */
 };
 
 /* What the seed decides of a program as a whole. */

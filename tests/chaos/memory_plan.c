@@ -22,6 +22,7 @@ static void add_extras(struct plan *plan, struct chaos_random *extra)
         plan->lanes = LANES_MAX;
         plan->operations /= 3;
     }
+    plan->extras.bounds = random_once_in(extra, 2) ? 0 : (unsigned)random_below(extra, 1U << 2 * NAMES * POLICIES);
 }
 
 struct plan plan_make(struct chaos_random *random, struct chaos_random *extra, bool is_virtual, bool is_plain)
@@ -75,6 +76,7 @@ void plan_write_policy(const struct plan *plan, struct chaos_random *random, siz
     static const char *const caches[] = { "off", "on", "{ per_stream: 1MiB }", "{ per_stream: 256MiB, per_device: 512MiB, largest: 128MiB }" };
     static const char *const thresholds[] = { "0", "64MiB", "all", "auto" }; /* the last with a keeper only */
     static const char *const names[NAMES] = { "first", "second" };
+    static const char *const bounds[] = { "all", "auto", "64MiB", "0" };
     text[0] = '\0';
     append(text, "weir: 1\nkeeper: %s\nexact_peaks: %s\ndefaults: { pool: first }\npools:\n", plan->keeper ? "true" : "false",
            plan->exact_peaks ? "true" : "false");
@@ -90,7 +92,7 @@ void plan_write_policy(const struct plan *plan, struct chaos_random *random, siz
             append(text, ", small_below: 0");
         if (plan->caps[i])
             append(text, ", max_size: %lluMiB", (unsigned long long)(plan->caps[i] / MIB));
-        append(text, " }\n");
+        append(text, ", reuse: { pending_max: %s } }\n", bounds[plan->extras.bounds >> 2 * (which * NAMES + i) & 3]);
     }
 }
 
@@ -113,10 +115,10 @@ void plan_describe(const struct plan *plan)
 {
     snprintf(chaos_plan, sizeof chaos_plan,
              "devices %d of %llu MiB, arenas %u, caps %llu and %llu MiB, twin %d, whole %d, exact peaks %d, keeper %d, reloads %d, lanes %u, operations %u, rounds %u, "
-             "fill %u, deadline %.0f ms, delays %.1f ms, crowd %u, slow refusals %d, faults %u, in vain %d, frees anywhere %d, other %d (cap %llu MiB), throws %d",
+             "fill %u, deadline %.0f ms, delays %.1f ms, crowd %u, slow refusals %d, faults %u, in vain %d, frees anywhere %d, other %d (cap %llu MiB), throws %d, bounds %x",
              plan->devices, (unsigned long long)(plan->memory / MIB), plan->arenas, (unsigned long long)(plan->caps[0] / MIB), (unsigned long long)(plan->caps[1] / MIB), plan->has_twin, plan->is_whole,
              plan->exact_peaks, plan->keeper, plan->reloads, plan->lanes, plan->operations, plan->rounds, plan->fill,
              (double)plan->deadline / 1e6, (double)plan->longest_delay / 1e6, plan->crowd, plan->slow_refusals, plan->fault_once_in,
              plan->extras.asks_in_vain, plan->extras.frees_anywhere, plan->extras.has_other, (unsigned long long)(plan->other_cap / MIB),
-             plan->extras.throws);
+             plan->extras.throws, plan->extras.bounds);
 }
