@@ -93,6 +93,22 @@ START_TEST(growth_that_is_undone_on_a_busy_stream_takes_no_room_from_others)
 }
 END_TEST
 
+START_TEST(growth_that_is_undone_on_a_stream_of_another_device_takes_no_room_from_others)
+{
+    scene_simulate("devices=2,memory=2GiB");
+    scene_open(policy(0, "512MiB"));
+    weir_stream *s = scene_create(NULL);
+    gpu_stream busy = scene_stream(1);
+    void *live = scene_malloc(s, 192 * MIB);
+    leave_pending(256 * MIB, HOUR);
+    scene_delay(busy, HOUR);
+    fails(256 * MIB, busy);
+    ck_assert_uint_gt(reserved(), CAP);
+    scene_free(s, scene_malloc(s, 64 * MIB));
+    scene_free(s, live);
+}
+END_TEST
+
 /* It looked as if memory came free with each attempt, which so was followed by another one, up to the deadline. */
 START_TEST(growth_that_is_undone_at_once_is_no_memory_that_was_found)
 {
@@ -414,5 +430,6 @@ void add_growth_cases(Suite *suite)
     tcase_add_loop_test(tcase, what_is_used_again_while_it_is_undone_counts_for_the_cap, 0, rows);
     tcase_add_loop_test(tcase, growth_whose_event_fails_goes_back_all_the_same, 0, rows * EVENTS);
     tcase_add_loop_test(tcase, requests_claim_no_more_than_the_cap_leaves_beside_what_is_taken, 0, rows);
-    suite_add(tcase, several_threads_may_look_at_one_free_that_is_noted);
+    suite_add(tcase, growth_that_is_undone_on_a_stream_of_another_device_takes_no_room_from_others,
+              several_threads_may_look_at_one_free_that_is_noted);
 }
