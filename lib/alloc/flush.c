@@ -131,7 +131,7 @@ void weir__flush_abandoned(weir_stream *stream)
     struct weir__entry *entries = weir__cache_drain(stream, UINT64_MAX, false);
     if (!entries)
         return;
-    weir__orphans_add_list(stream->device, stream->room, entries, stream->line);
+    weir__orphans_park(stream->device, stream->room, entries, &stream->line, 1);
     stream->room = NULL;
 }
 

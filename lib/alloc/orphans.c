@@ -44,17 +44,12 @@ void weir__orphans_destroy(struct weir__device *device)
     free(atomic_load(&device->room));
 }
 
-static void park(struct weir__device *device, struct weir__parked *room, struct weir__entry *entries, struct weir__line *const *lines,
-                 size_t count)
+void weir__orphans_park(struct weir__device *device, struct weir__parked *room, struct weir__entry *entries,
+                        struct weir__line *const *lines, size_t count)
 {
     room->items = entries;
     room->group = device;
     weir__park(device->fences, room, lines, count);
-}
-
-void weir__orphans_add_list(struct weir__device *device, struct weir__parked *room, struct weir__entry *entries, struct weir__line *line)
-{
-    park(device, room, entries, &line, 1);
 }
 
 bool weir__orphans_add(struct weir__device *device, struct weir__entry *entry, struct weir__line *const *lines, size_t count)
@@ -67,7 +62,7 @@ bool weir__orphans_add(struct weir__device *device, struct weir__entry *entry, s
     struct weir__parked *room = lines || all ? room_for(device, count) : NULL;
     entry->next = NULL;
     if (room)
-        park(device, room, entry, lines ? lines : all, count);
+        weir__orphans_park(device, room, entry, lines ? lines : all, count);
     if (all != few)
         free(all);
     return room;
@@ -130,7 +125,7 @@ static bool needs_cover(struct weir__device *device)
 
 void weir__orphans_cover(struct weir__device *device, bool may_synchronise)
 {
-    if (!(device->has_device_events || may_synchronise) || !needs_cover(device) || !weir__quiet_begin(device->w->gpu))
+    if (!(device->fences->has_device_events || may_synchronise) || !needs_cover(device) || !weir__quiet_begin(device->w->gpu))
         return;
     cover(device, may_synchronise);
     weir__quiet_end();
@@ -218,7 +213,7 @@ uint64_t weir__orphans_look(struct weir__device *device, bool *left)
     unsigned count;
     weir__orphans_cover(device, false);
     uint64_t bytes = look(device, &scope, &count);
-    *left = count || (are_others && device->has_device_events && weir__scope_needs_devices(&scope));
+    *left = count || (are_others && device->fences->has_device_events && weir__scope_needs_devices(&scope));
     return bytes;
 }
 

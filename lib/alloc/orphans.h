@@ -22,8 +22,9 @@ void weir__orphans_destroy(struct weir__device *device);
 /* Makes an orphan of a claimed entry. lines: those on which the block may be in use, as for weir__park(); NULL: any of any device. false: no
    host memory, twice in a row. */
 bool weir__orphans_add(struct weir__device *device, struct weir__entry *entry, struct weir__line *const *lines, size_t count);
-/* The same for a list of entries of the table and one line; takes the room. */
-void weir__orphans_add_list(struct weir__device *device, struct weir__parked *room, struct weir__entry *entries, struct weir__line *line);
+/* The same for a list of such entries; takes the room. */
+void weir__orphans_park(struct weir__device *device, struct weir__parked *room, struct weir__entry *entries,
+                        struct weir__line *const *lines, size_t count);
 
 /* Bytes of the pool's blocks among the device's orphans; pool NULL: of those that wait for streams, and not for all work of devices alone. */
 uint64_t weir__orphans_bytes(struct weir__device *device, const weir_pool *pool);

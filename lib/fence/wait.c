@@ -336,7 +336,7 @@ static bool is_reached(const struct weir__parked *parked, const struct weir__lin
 /* Those of the group, or only what is settled of them. */
 static struct weir__parked *take(struct weir__fences *fences, const void *group, const struct weir__line *own, bool all)
 {
-    struct weir__parked *taken = NULL;
+    struct weir__parked *taken, **end = &taken;
     weir__tables_lock();
     struct weir__parked *first = atomic_load(&fences->parked), *parked;
     for (struct weir__parked **link = &first; (parked = *link);) {
@@ -345,12 +345,13 @@ static struct weir__parked *take(struct weir__fences *fences, const void *group,
             continue;
         }
         *link = parked->next;
-        parked->next = taken;
-        taken = parked;
+        *end = parked;
+        end = &parked->next;
         for (size_t i = 0; i < parked->count; i++)
             parked->points[i].line->points--;
     }
     atomic_store(&fences->parked, first);
+    *end = NULL;
     weir__tables_unlock();
     for (parked = taken; parked; parked = parked->next)
         while (parked->count)

@@ -21,7 +21,6 @@ weir_status weir__device_init(struct weir__device *device, weir *w, int index, w
             return weir__fail(error, WEIR_BAD_POLICY, "%s is '%s', which %s", device->quota.limits[i].variable,
                               device->quota.limits[i].value, device->quota.limits[i].why);
     device->has_stream_ids = w->gpu->supports(index, GPU_FEATURE_STREAM_ID, NULL, 0);
-    device->has_device_events = w->gpu->supports(index, GPU_FEATURE_DEVICE_EVENT, NULL, 0);
     device->fences = weir__fences_join(w->gpu, index);
     if (!device->fences)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for device %d", index);

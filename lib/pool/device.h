@@ -46,7 +46,7 @@ struct weir__device {
     weir *w;
     int index;
     struct gpu_device_info info;
-    bool has_stream_ids, has_device_events;
+    bool has_stream_ids;
     weir_pool *default_pool; /* that of defaults.pool, or NULL if it has none here. Fixed after open */
 
     pthread_rwlock_t lock; /* a registry lock: guards the two lists; never held over a CUDA call */
