@@ -547,6 +547,7 @@ def reader_that_comes_late_has_the_newest_frame_where_the_ring_says_so():
 def who_leaves_with_arrays_of_a_ring_is_told_that_it_goes_on():
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", "unclosed file")  # of objects that the collector finds meanwhile
         with weir.share.Exporter("frames", policy_text=POLICY) as exporter, exporter.ring("camera", 64, 2) as ring:
             with ring.take(60.0) as slot:
                 array = slot.array((64,))
