@@ -368,6 +368,28 @@ START_TEST(without_ids_of_streams_frees_serve_whom_they_may)
 }
 END_TEST
 
+/* Nobody but the arena knows of that device any more. */
+START_TEST(arena_that_outlives_its_weir_takes_a_free_on_a_stream_of_another_device)
+{
+    scene_simulate("devices=2,memory=2GiB");
+    scene_open("weir: 1\npools: { main: { " ARENA ", devices: [0], peer_access: [1], release_threshold: all } }\n");
+    gpu_stream far = scene_stream(1), near = scene_stream(0);
+    void *first = scene_malloc_on(near, 64 * MIB), *second = scene_malloc_on(near, 64 * MIB);
+    scene_close();
+    scene_delay(far, LONG);
+    scene_ok(weir_free(NULL, first, far), "a free");
+    scene_ok(weir_free(NULL, second, near), "a free");
+    struct sim_census census;
+    sim_census(&census);
+    ck_assert_uint_gt(census.pages, 0);
+    scene_sync(far);
+    weir__arena_sweep();
+    sim_census(&census);
+    ck_assert_uint_eq(census.pages, 0);
+    ck_assert_uint_eq(census.events, 0);
+}
+END_TEST
+
 /* Legacy streams have one name on all devices. */
 START_TEST(legacy_streams_of_two_devices_are_told_apart)
 {
@@ -465,7 +487,8 @@ int main(void)
     if (scene_is_sim())
         suite_add(tcase, request_that_borrows_in_vain_does_not_do_so_twice,
                   synchronise_looks_once_at_what_is_pending, last_step_of_another_pool_serves_an_arena,
-                  without_ids_of_streams_frees_serve_whom_they_may, legacy_streams_of_two_devices_are_told_apart);
+                  without_ids_of_streams_frees_serve_whom_they_may, legacy_streams_of_two_devices_are_told_apart,
+                  arena_that_outlives_its_weir_takes_a_free_on_a_stream_of_another_device);
     if (scene_is_sim()) {
         TCase *by_hand = suite_case(suite, "arena_by_hand", 60);
         tcase_add_checked_fixture(by_hand, scene_begin_by_hand, scene_end_by_hand);
