@@ -11,7 +11,8 @@
 #define SPARE_LEAST (UINT64_C(64) << 20) /* bytes beside what was in use that may be pending in any case */
 #define SPARE_SHARE 8                    /* of what was in use, so may a part of it */
 
-/* Bytes that other streams have freed and that are not known to be complete. An arena knows how much of it was not used again. */
+/* Bytes that other streams have freed and that are not known to be complete. Whoever tracks what was freed knows how much of
+   that was not used again. */
 static uint64_t pending_of_others(const weir_pool *pool, struct weir__line *own)
 {
     struct weir__backing *backing = pool->backing;
@@ -19,7 +20,7 @@ static uint64_t pending_of_others(const weir_pool *pool, struct weir__line *own)
     uint64_t all = weir__scope_pending(&scope);
     scope.line = own;
     uint64_t mine = weir__scope_pending(&scope), others = all > mine ? all - mine : 0;
-    return backing->ops->names_streams ? weir__smaller(others, backing->ops->pending(backing)) : others;
+    return backing->debts.tracker ? weir__smaller(others, backing->ops->pending(backing)) : others;
 }
 
 /* Bytes that no user has and that are neither pending nor idle: those in caches, and the rounding of classes. */
@@ -47,18 +48,18 @@ static bool order(const weir_pool *pool, struct weir__line *own, uint64_t size)
 {
     struct weir__debts *debts = &pool->backing->debts;
     const struct weir__scope scope = {.fences = debts->fences, .debts = debts};
-    bool is_arena = pool->backing->ops->names_streams;
-    uint64_t least = is_arena ? size : weir__larger(size, SPARE_LEAST), others = pending_of_others(pool, own);
+    bool tracks = debts->tracker; /* so that memory of each mark can be the stream's own */
+    uint64_t least = tracks ? size : weir__larger(size, SPARE_LEAST), others = pending_of_others(pool, own);
     if (others >= least) {
         weir__scope_look(&scope);
         others = pending_of_others(pool, own);
     }
     /* Of what streams have freed in a pool of CUDA's they may have used some again; the rest of what is idle is there for any stream. */
-    uint64_t idle = is_arena || others < least ? others : weir__pool_idle(pool);
+    uint64_t idle = tracks || others < least ? others : weir__pool_idle(pool);
     others = weir__smaller(others, idle);
     if (others < least || idle - others >= size || !is_beyond(pool, size, others))
         return false;
-    return is_arena ? weir__debts_order(debts, own, size) : weir__debts_order_newest(debts, own, size);
+    return tracks ? weir__debts_order(debts, own, size) : weir__debts_order_newest(debts, own, size);
 }
 
 /* The same for blocks that wait for several streams, none of which could free them. */
