@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* debt.c - the parts of a debt (bytes by the steps in which they were freed), and the debts of an owner. */
+/* debt.c - the parts of a debt, which are bytes by the step in which they were freed, and the debts of one owner. */
 #include <stdlib.h>
 
 #include "lib/fence/fence_internal.h"
@@ -31,16 +31,18 @@ static void settle(struct weir__debt *debt, uint64_t done)
     atomic_fetch_add(&debt->owner->fences->completed, bytes);
 }
 
-/* Behind the parts of earlier steps, and of this one. Called with the lock. */
+/* Returns the index at which a part of that step belongs: behind all parts of the same and of earlier steps. The caller holds the debt's
+   lock. */
 static unsigned place_of(const struct weir__debt *debt, uint64_t step)
 {
     unsigned at = debt->count;
     while (at && debt->parts[at - 1].step > step)
-        at--; /* another thread's free has a later step already */
+        at--; /* another thread has already added a free of a later step */
     return at;
 }
 
-/* Makes room as marks do (mark.c): what counts as freed in a later step than it was is safe. Called with the lock. */
+/* Makes room for a part: merges the two neighbouring parts with the fewest bytes, but never the oldest part, into the later one. Counting
+   bytes as freed in a later step than they were is safe: they only become complete later. The caller holds the debt's lock. */
 static void merge_two(struct weir__debt *debt)
 {
     struct weir__part *parts = debt->parts;
@@ -54,7 +56,7 @@ static void merge_two(struct weir__debt *debt)
     debt->count--;
 }
 
-/* Called with the lock. */
+/* Adds `bytes`, freed in `step`, to the debt's parts. The caller holds the debt's lock. */
 static void add(struct weir__debt *debt, uint64_t bytes, uint64_t step)
 {
     if (debt->count == WEIR__PARTS)
@@ -103,7 +105,7 @@ uint64_t weir__debt_bytes(struct weir__debt *debt, uint64_t after, uint64_t step
     return bytes;
 }
 
-/* Called with the lock. */
+/* weir__debt_has() for a caller that holds the debt's lock. */
 static bool has(struct weir__debt *debt, uint64_t after, uint64_t step)
 {
     const struct weir__tracker *tracker = debt->owner->tracker;
@@ -195,7 +197,8 @@ bool weir__debts_are_settled(const struct weir__debts *debts)
     return !weir__scope_pending(&scope) && !atomic_load(&debts->is_unknown);
 }
 
-/* Ends one of the owner's debts. Returns its line, which the caller uses, or NULL where there was none. */
+/* Destroys one of the owner's debts. Returns the debt's line, which the caller uses from now on and puts, or NULL if the owner has no debt
+   left. */
 static struct weir__line *end_debt(const struct weir__debts *debts)
 {
     struct weir__line *line;
@@ -214,7 +217,7 @@ static struct weir__line *end_debt(const struct weir__debts *debts)
     return line;
 }
 
-/* An owner that has outlived its weir may have been the last reason for a line. */
+/* Putting each line may destroy it: a debt of an owner that outlived its weir may have been all that needed the line. */
 void weir__debts_end(struct weir__debts *debts)
 {
     struct weir__line *line;

@@ -11,7 +11,8 @@
  * step and of earlier steps. A mark *covers* these frees, and to *cover* a line means to record a mark behind its frees. A *debt* is the
  * memory that one owner, such as a pool, has freed on one line and does not know to be complete; its *parts* are bytes by step.
  * A *point* is one step of a line. A *parked* block was used on several streams, so that no single stream can free it; it waits until one
- * point of each stream is complete. The *fences* are all lines and parked blocks of one device.
+ * point of each stream is complete. The *fences* are all lines and parked blocks of one device. A caller *uses* a line from the call that
+ * returned the line until the caller *puts* the line, which means weir__line_put(): a line in use is not destroyed.
  *
  * The following holds whatever calls fail:
  *
@@ -22,25 +23,22 @@
  *    takes the line's lock, and may share the step of the newest mark, whose event is then recorded again behind that free. (Only
  *    weir__line_count_by_handle() takes the tables' lock instead, and never shares a step.)
  * 3. A line has at most WEIR__MARKS marks. If all are in use, marks are dropped on which no debt, no point and no wait depends. If none can
- *    be dropped, one is dropped that is not the oldest, and the mark behind it stands for both: some memory becomes complete later than it
- *    could, but none waits for ever.
+ *    be dropped, two neighbouring marks are merged, but never the oldest: the later of the two stays and covers the frees of both. Some
+ *    memory then becomes complete later than it could, but none waits for ever.
  * 4. Weir uses a stream's handle only while its line is OPEN, or within a call of the program that names the stream, and never while the
  *    stream captures. Stream 0 lives as long as its device, so its handle may be used at any time. The capture status is read after each
- *    record: an event that a capture has caught is never queried.
+ *    record: an event that became part of a capture is never queried.
  * 5. Memory leaves a debt because its step is complete, or because weir__debts_order() made another stream wait for it and moved it to that
  *    stream's debt. A line that is GONE gets no more marks, so the memory that no mark covers moves to the line of its device at once. When
- *    the device is to be covered, memory whose event is broken and memory on PASSING lines without a mark move there too.
+ *    the device is to be covered, memory moves there too if its mark is broken (the event can never complete), or if no mark covers the
+ *    memory and its line is PASSING.
  * 6. Host memory that a free needs is allocated before the free begins, by weir__debt_of().
- *
- * Locks, from the top down: `lock` of a line, of which no thread has two, held over the calls that record, ask and await events; the
- * tables' (line.c), one for all devices, which guards what lines there are, their debts and what is parked; `lock` of a debt, which guards
- * its parts. The last two are held over no call of CUDA; below them there is only what a tracker locks. What is passed from one line to another needs no lock of the second: its
- * step is atomic.
  *
  * Locks, from the top down: the `lock` of a line, of which no thread holds two, is held over the calls that record, query and synchronise
  * events; the tables' lock (line.c), one for the process, guards the lists of lines, of their debts and of parked blocks; the `lock` of a
- * debt guards its parts. The last two are not held over calls of CUDA. Moving memory to another line needs no lock of that line, whose step
- * is atomic.
+ * debt guards its parts. The last two are not held over calls of CUDA.
+ * Below the lock of a debt come only locks that an owner's tracker takes. Moving memory to another line needs no lock of that line, whose
+ * step is atomic.
  *
  * Call these functions in relaxed capture mode, and never in the child of a fork.
  */
@@ -65,7 +63,7 @@ enum weir__line_kind {
     WEIR__LINE_OPEN,
     /* A stream that the program only named in calls. The program may destroy it at any moment between two calls; stream 0 stays alive. */
     WEIR__LINE_PASSING,
-    /* A stream that was capturing when it was closed. The capture may still go on, and Weir cannot ask any more. */
+    /* A stream that captured when its last opener closed it. The capture may still go on, but Weir may not query the stream any more. */
     WEIR__LINE_CAPTURED,
     /* A stream that was closed or destroyed. If a free names a GONE or CAPTURED stream, the stream is alive, and the line becomes
        PASSING. */
@@ -78,7 +76,9 @@ enum weir__line_kind {
 struct weir__mark {
     gpu_event event;
     uint64_t step;
-    uint64_t number; /* counts the marks of the process; a mark that is recorded again, or stands for another, has the lower number */
+    /* the marks of the process are numbered as they are made. A mark that is recorded again keeps its number, and two merged marks keep the
+       lower one */
+    uint64_t number;
     uint64_t bytes;  /* counted bytes that were freed between the previous mark and this one; at least 1 */
     bool is_wanted;  /* made by weir__line_cover_anyway(): kept even if no debt and no point depends on the mark */
 };
@@ -86,17 +86,19 @@ struct weir__mark {
 /* One stream, or all work of one device. Its fences own the line, from the first call that names the stream until no debt and no point
    depends on the line and no call uses it. */
 struct weir__line {
-    struct weir__link link;           /* in fences->lines. Guarded by the tables' lock, as the next six */
-    struct weir__line *next, *before; /* of all lines of the process */
-    struct weir__debt *debts;         /* all that was freed here */
-    unsigned users;                   /* its opener, calls that use it, and points of parked blocks */
-    unsigned points;                  /* of parked blocks */
-    bool is_listed;                   /* in fences->lines */
-    struct weir__fences *fences;      /* of its device. Fixed, as the next two */
+    struct weir__link link;           /* the entry in fences->lines. The tables' lock guards this member and the next six */
+    struct weir__line *next, *before; /* the neighbours in the list of all lines of the process */
+    struct weir__debt *debts;         /* the first debt on this line */
+    unsigned users;                   /* how often the line is used: by its openers, by calls, and by points of parked blocks */
+    unsigned points;                  /* the number of points of parked blocks on this line */
+    bool is_listed;                   /* the line is in fences->lines */
+    struct weir__fences *fences;      /* the fences of the line's device. This member and the next two never change */
     gpu_stream handle;
-    uint64_t id; /* the stream's, which no other stream of the process ever has; 0: unknown, and each call gets a line of its own */
+    /* the stream's id, which no other stream of the process ever gets. 0 if the id is unknown: each call then gets a line of its own */
+    uint64_t id;
 
-    /* Read without a lock; all but `is_wanted` and `uncovered` are written under `lock`: */
+    /* Threads read the next five members without a lock. `is_wanted` and `uncovered` are also written without one; the others are written
+       under `lock`. */
     _Atomic enum weir__line_kind kind;
     _Atomic uint64_t step;      /* the step that a free notes now. synchronise() in wait.c raises that of a DEVICE line without `lock` */
     _Atomic uint64_t done;      /* the last step that is known to be complete */
@@ -123,33 +125,33 @@ struct weir__debt {
         uint64_t step, bytes; /* `bytes` were freed in that step or earlier */
     } parts[WEIR__PARTS];     /* the oldest first */
     unsigned count;
-    _Alignas(max_align_t) unsigned char room[]; /* of its tracker */
+    _Alignas(max_align_t) unsigned char room[]; /* the data that the owner's tracker keeps about this debt */
 };
 
-/*
- * How an owner tracks what it has freed, so that memory serves others as it leaves a debt: an arena its extents. What it tracks is no more
- * than what the debt counts, and less where a stream has used again what it freed. The functions are called with the lock of the debt, and
- * call nothing of this file.
- */
+/* How an owner tracks the memory that its debts count, so that the memory can serve other streams as soon as it leaves a debt. An arena,
+   for example, tracks its extents. A tracker has at most the bytes that the debt counts, and fewer if the freeing stream has reused some of
+   the memory. The three functions are called with the debt's lock held, and call no function of this file. */
 struct weir__tracker {
-    size_t room; /* bytes that each debt has for it, zero at first */
-    /* Something was freed in the step *step, which weir__line_free() has written where its caller wanted it: in what was freed. */
+    size_t room; /* bytes of `room` that each debt reserves for the tracker, set to zero */
+    /* Memory was freed in the step *step. `step` is the pointer that the freeing thread passed to weir__line_free(): it points into the
+       owner's struct of the freed memory, by which the tracker finds that struct. */
     void (*freed)(struct weir__debt *debt, const uint64_t *step);
-    /* Whether something that was freed behind `after` and up to `until` is there. */
+    /* Returns whether the tracker has memory that was freed in a step above `after` and up to `until`. */
     bool (*has)(struct weir__debt *debt, uint64_t after, uint64_t until);
-    /* All of that is now as if it were freed on the line of `to`, in that step; NULL: it is complete. Returns the bytes. */
+    /* Moves the memory of these steps to the debt `to`, as if the memory had been freed in `step` on the line of `to`. If `to` is NULL, the
+       memory is complete instead. Returns the bytes that moved to `to`. */
     uint64_t (*pass)(struct weir__debt *debt, uint64_t after, uint64_t until, struct weir__debt *to, uint64_t step);
 };
 
 /* All debts of one owner of memory: a member of the owner's struct, such as weir_pool. */
 struct weir__debts {
-    struct weir__fences *fences; /* of the device that the memory is of. Fixed, as the next */
-    const struct weir__tracker *tracker; /* NULL: it tracks nothing, as CUDA orders it. Fixed */
-    const void *group;           /* the weir's device whose owner it is one of, or NULL. Changed under the tables' lock */
-    struct weir__debt *whole;    /* the one on the line of that device, or NULL. Guarded by the tables' lock */
-    atomic_bool is_unknown;      /* something was freed on an unknown stream: it is never complete */
-    struct weir__debts *next;                /* of retired ones. Guarded by the tables' lock */
-    bool (*end)(struct weir__debts *debts); /* with weir__debts_retire(), which sets it */
+    struct weir__fences *fences; /* the fences of the memory's device. This member and the next never change */
+    const struct weir__tracker *tracker; /* NULL if the owner tracks nothing, because CUDA orders the reuse of its memory */
+    const void *group;           /* identifies the device of the weir to which the owner belongs, or NULL. Changed under the tables' lock */
+    struct weir__debt *whole;    /* the owner's debt on the DEVICE line of the memory's device, or NULL. Guarded by the tables' lock */
+    atomic_bool is_unknown;      /* no mark could be recorded for some free, so Weir never learns when that free is complete */
+    struct weir__debts *next;                /* the next retired owner. Guarded by the tables' lock */
+    bool (*end)(struct weir__debts *debts); /* the function that weir__debts_retire() was given */
 };
 
 /* The lines and parked blocks of one device. They belong to the process and not to a weir, since the memory of a weir may still be pending
@@ -160,11 +162,13 @@ struct weir__fences {
     int device;
     bool has_device_events;
     struct weir__line *whole; /* the DEVICE line */
-    _Atomic uint64_t completed; /* bytes that debts of the device's owners were ever seen to be rid of, because they were complete */
-    struct weir__table lines; /* those whose id is known, by their handles */
-    unsigned users;           /* joined and not left, and retired owners */
-    size_t count, limit;      /* lines, but for that of the device; beyond so many those that nobody needs are dropped */
-    struct weir__parked *_Atomic parked; /* read without the lock to see whether there are any */
+    _Atomic uint64_t completed; /* bytes that have left debts of this device's owners because the bytes were complete. Only rises */
+    struct weir__table lines; /* the lines whose id is known. The hash key is the handle */
+    unsigned users;           /* calls of weir__fences_join() without weir__fences_leave() so far, and retired owners */
+    /* the number of lines without the DEVICE line. Above `limit` lines, weir__line_of() destroys the lines that nothing needs */
+    size_t count, limit;
+    /* the list of parked blocks. Changed under the tables' lock, and read without the lock to see whether the list is empty */
+    struct weir__parked *_Atomic parked;
 };
 
 /* A stream that the program named in the present call. During the call the stream is alive and does not capture. */
@@ -188,20 +192,20 @@ void weir__fences_leave(struct weir__fences *fences);
 struct weir__line *weir__line_open(struct weir__fences *fences, const struct weir__caller *caller);
 /* Returns the line of a stream that a call names, or NULL if host memory runs out. Call weir__line_put() at the end of that call. */
 struct weir__line *weir__line_of(struct weir__fences *fences, const struct weir__caller *caller);
-/* Another use of a line that the caller knows to be used, to be put as well. */
+/* Adds a use of a line that is in use already. Call weir__line_put() to end that use. */
 void weir__line_hold(struct weir__line *line);
-/* Ends one use of the line, which may be destroyed then. */
+/* Ends one use of the line. After the last use the line may be destroyed. */
 void weir__line_put(struct weir__line *line);
 
-/* One opener closes the stream, which is still alive. When the last opener does, the line gets its last mark and becomes GONE, or CAPTURED
-   if the stream captures. */
+/* One opener closes the stream, which is still alive. When the last opener closes the stream, the line gets its last mark and becomes GONE,
+   or CAPTURED if the stream captures. */
 void weir__line_close(struct weir__line *line);
 /* Closes and puts the line of a stream that Weir made. is_seen: the stream was synchronised, so everything on the line is complete. */
 void weir__line_end(struct weir__line *line, bool is_seen);
 /* The program has destroyed the stream while it was open: the line is GONE for all its openers. Each opener still calls
    weir__line_close(). */
 void weir__line_gone(struct weir__line *line);
-/* weir_close() has begun, which no capture may outlast: lines of the group (NULL: any) that captured when they were closed are gone. */
+/* weir_close() has begun, and no capture may outlast weir_close(): makes the CAPTURED lines of the group (NULL: of every group) GONE. */
 void weir__fences_captures_over(struct weir__fences *fences, const void *group);
 
 /* Frees -------------------------------------------------------------------------------------------------------------------------------- */
@@ -209,16 +213,16 @@ void weir__fences_captures_over(struct weir__fences *fences, const void *group);
 void weir__debts_init(struct weir__debts *debts, struct weir__fences *fences);
 /* The memory's owner is about to be destroyed: frees all its debts, pending or not. */
 void weir__debts_end(struct weir__debts *debts);
-/* The owner is in no group any more. */
+/* Removes the owner from its group. */
 void weir__debts_leave_group(struct weir__debts *debts);
-/* The owner's debt on a line that the caller uses. NULL: no host memory, and nothing may be freed. */
+/* Returns the owner's debt on a line that the caller uses, and makes the debt if there is none. Returns NULL if host memory runs out: the
+   caller must then free nothing on the line. */
 struct weir__debt *weir__debt_of(struct weir__debts *debts, struct weir__line *line);
 
-/*
- * So many bytes were freed on the line, within a call that names its stream and after the work of that call is on it. The line gets a mark
- * once `due` bytes have none. With `due` 0 the free stands or falls with its mark: a code of the waist other than 0 says that nothing was
- * counted. So does each free of an owner with a tracker on a line that is not open. *step: that of the free.
- */
+/* Counts `bytes` as freed on the debt's line. Call it within a call that names the line's stream, after the work of that call is on the
+   stream. The line gets a mark once `due` bytes have none. The free gets a mark at once if `due` is 0, or if the owner has a tracker and
+   the line is not OPEN; if that mark fails, nothing is counted and the function returns the GPU code of the failure. Otherwise returns
+   GPU_SUCCESS. Sets *step to the step of the free. */
 int weir__line_free(struct weir__debt *debt, uint64_t bytes, uint64_t due, uint64_t *step);
 
 /*
@@ -230,12 +234,10 @@ int weir__line_free(struct weir__debt *debt, uint64_t bytes, uint64_t due, uint6
  */
 #define WEIR__PASSING_BYTES (UINT64_C(32) << 20)
 bool weir__line_count(struct weir__line *line, struct weir__debts *debts, uint64_t bytes);
-/*
- * weir__line_count() by the stream's handle alone, which saves a call of CUDA for the stream's id: counts on the line that has the handle
- * and is OPEN, or else PASSING. By now the handle may mean another stream. The only harm is then that a failing request waits for the wrong
- * stream. Returns false, with nothing counted, if the owner has no debt on such a line yet. *due: the line, if it needs weir__line_cover()
- * as above, with weir__line_put() to follow; else NULL.
- */
+/* Like weir__line_count(), but finds the line by the stream's handle, which saves the call of CUDA that reads the stream's id. Counts on
+   the OPEN line with that handle, or else on a PASSING one. By now the handle may mean another stream. The only harm is then that a failing
+   request waits for the wrong stream. Returns false, and counts nothing, if the owner has no debt on such a line. Sets *due to the line if
+   the line needs weir__line_cover(): the caller calls that, and then weir__line_put(). Otherwise sets *due to NULL. */
 bool weir__line_count_by_handle(struct weir__fences *fences, gpu_stream handle, struct weir__debts *debts, uint64_t bytes,
                                 struct weir__line **due);
 
@@ -243,10 +245,10 @@ bool weir__line_count_by_handle(struct weir__fences *fences, gpu_stream handle, 
    used only if the line is OPEN. Returns false if some frees still have no mark. Stream 0 is covered only if it is named or OPEN, since an
    event on it may hold up other streams. */
 bool weir__line_cover(struct weir__line *line, bool is_named);
-/* The same within a call that names the stream, for frees that nobody waits for yet: the line needs no third mark, as its newest one is
-   recorded anew. */
+/* Like weir__line_cover() within a call that names the stream, for frees that no thread waits for yet. If the line has two marks or more,
+   records the newest mark again instead of adding one. */
 void weir__line_renew(struct weir__line *line);
-/* Covers stream 0 of the device, which is always alive. */
+/* Covers stream 0 of the device if it has a line. No call need name stream 0, which is always alive. */
 void weir__fences_cover_legacy(struct weir__fences *fences);
 
 /* weir__line_cover() that records a mark even if no bytes were counted: the program may have freed memory on the stream without Weir. */
@@ -259,33 +261,34 @@ unsigned weir__line_look(struct weir__line *line);
 
 /* Waiting ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* What is looked at: the debts of one owner, or the debts and the parked blocks of a group, or of all on the device; on one line (NULL: on all
-   on which something is pending, and on those that somebody uses). */
+/* Selects the memory that the functions below look at: the debts of one owner; or the debts and parked blocks of one group; or those of the
+   whole device. If `line` is NULL, the scope has all lines on which such memory is pending, and lines in use that have such debts. */
 struct weir__scope {
     struct weir__fences *fences;
-    const struct weir__debts *debts; /* NULL: all whose fences those are, */
-    const void *group;               /* and whose group is this one; NULL: any */
+    const struct weir__debts *debts; /* the owner whose debts are meant. NULL: all owners of the device `fences` */
+    const void *group;               /* if `debts` is NULL: only owners and parked blocks of this group. NULL: of every group */
     bool is_parked;                  /* only lines with points of blocks that the group has parked */
-    struct weir__line *line;         /* that the caller uses; NULL: all */
-    uint64_t after, until;           /* marks that count: those with higher numbers than `after`, up to `until`; 0: whenever they were made */
-    uint64_t deadline;               /* by gpu->now(): no line is touched after it; 0: there is none */
+    struct weir__line *line;         /* only this line, which the caller uses. NULL: all lines */
+    /* only marks with numbers above `after` and up to `until` count. An `until` of 0 sets no upper bound */
+    uint64_t after, until;
+    uint64_t deadline;               /* a time of gpu->now() after which no event is recorded or queried. 0: no deadline */
 };
 
 /* Returns the number of the newest mark of the process. */
 uint64_t weir__marks_made(void);
 
-/* Return bytes of the scope: all that are pending; those of them that a mark covers; and those that no mark covers on lines that are not
-   OPEN, where only a call of the program that names the stream can record one. */
+/* Return bytes of the scope: all pending bytes; the pending bytes that a mark covers; and the pending bytes that no mark covers on lines
+   that are not OPEN. For the last kind only a call of the program that names the stream can record a mark. */
 uint64_t weir__scope_pending(const struct weir__scope *scope);
 uint64_t weir__scope_marked(const struct weir__scope *scope);
 uint64_t weir__scope_lost(const struct weir__scope *scope);
 /* Covers each OPEN line of the scope. all: also covers up to 256 OPEN lines without counted bytes, since the program may have freed memory
    there without Weir. */
 void weir__scope_cover(const struct weir__scope *scope, bool all);
-/* Calls weir__line_look() for each line of the scope. Returns the number of marks left, of those that count by `after` and `until`. */
+/* Calls weir__line_look() for each line of the scope. Returns how many of the marks that are left count by `after` and `until`. */
 unsigned weir__scope_look(const struct weir__scope *scope);
-/* Repeats weir__scope_look(), at least once, until no such mark is left or `deadline` (by gpu->now()) has passed. Returns whether no mark
-   is left. */
+/* Repeats weir__scope_look(), at least once, until it returns 0 or `deadline` (a time of gpu->now()) has passed. Returns whether it
+   returned 0. */
 bool weir__scope_finish(const struct weir__scope *scope, uint64_t deadline);
 
 /* A wait of a thread for pending memory: for the marks that exist when the wait begins. */
@@ -300,16 +303,15 @@ void weir__wait_begin(struct weir__wait *wait, const struct weir__scope *scope, 
 /* Looks at the scope once, without blocking. *bytes: the bytes on the device that have become complete since the last look, whichever
    thread noticed. Returns whether any bytes or marks have become complete. */
 bool weir__wait_look(struct weir__wait *wait, uint64_t *bytes);
-/*
- * Covers the memory that no stream's mark can cover any more, that of GONE lines and that of PASSING lines without a mark, by an event
- * behind all work of the device. Drivers before 12.5 have no such events: there the function synchronises the device, if may_synchronise.
- * Returns false if it could do neither. Call it while nothing captures. CUDA records such an event behind the work of one context, the
- * calling thread's current context of that device: work of other contexts is not covered.
- */
+/* Covers memory that no stream's mark can cover any more, by an event behind all work of the device: memory on GONE lines, and memory
+   without a mark on PASSING lines. Drivers before 12.5 have no such events: for them the function synchronises the device, if
+   may_synchronise is set. Returns false if neither is possible. Call it while no stream captures. CUDA records such an event behind the
+   work of one context only, the calling thread's current context of that device: work of other contexts is not covered. */
 bool weir__fences_cover_device(struct weir__fences *fences, bool may_synchronise);
-/* Whether something on the scope's lines needs that: on the line of a device, or on a PASSING one, and without a mark. */
+/* Returns whether a line of the scope has memory that only weir__fences_cover_device() can cover: the line has no mark behind that memory,
+   and is DEVICE, GONE or PASSING (but not stream 0). */
 bool weir__scope_needs_devices(const struct weir__scope *scope);
-/* Does so for the devices of these lines. */
+/* Calls weir__fences_cover_device() for the device of each such line. */
 void weir__scope_cover_devices(const struct weir__scope *scope, bool may_synchronise);
 
 /*
@@ -318,17 +320,18 @@ void weir__scope_cover_devices(const struct weir__scope *scope, bool may_synchro
  * line the oldest marks come first. Returns the bytes that moved: less than `bytes` if no more is pending or a call failed.
  */
 uint64_t weir__debts_order(struct weir__debts *debts, struct weir__line *user, uint64_t bytes);
-/* Makes it wait for all that others have freed there, line by line, until that were so many bytes. They stay in the debts of those lines: a
-   pool of CUDA's lends them only until the other stream frees something newer. Lines of other devices, and lines where no mark can be put
-   behind all, lend nothing. */
+/* Makes the stream of `user` wait, on the GPU, for all memory that the owner has pending on other lines of the same device. Goes from line
+   to line until the lines waited for had `bytes` pending in sum. Skips lines where no mark can be recorded behind all frees. The memory
+   stays in the debts of those lines, since CUDA's pool lends the memory to the waiting stream only until the freeing stream frees something
+   newer. Returns that sum. */
 uint64_t weir__debts_order_newest(struct weir__debts *debts, struct weir__line *user, uint64_t bytes);
 
-/* Looks at what the owner has pending. Returns whether nothing is. */
+/* Queries the marks behind the owner's pending memory. Returns whether all frees of the owner are known to be complete. */
 bool weir__debts_are_settled(const struct weir__debts *debts);
-/* The owner, which belongs to no group from now on, goes once its debts are settled: each weir__debts_sweep() that sees them settled calls
-   `end`, until that returns true. The owner's memory may be gone by then. */
+/* Removes the owner from its group, and destroys it once its debts are settled: each weir__debts_sweep() that finds the debts settled calls
+   `end`, until `end` returns true. `end` destroys the owner. */
 void weir__debts_retire(struct weir__debts *debts, bool (*end)(struct weir__debts *debts));
-/* Ends what is retired and settled, on all devices. In any capture mode. */
+/* Calls `end` of the retired owners whose debts are settled, on all devices. The thread may be in any capture mode. */
 void weir__debts_sweep(const struct gpu *gpu);
 
 /* Parking ------------------------------------------------------------------------------------------------------------------------------ */
@@ -338,29 +341,31 @@ struct weir__point {
     uint64_t step;
 };
 
-/* What waits for points. Guarded by the tables' lock from weir__park() to weir__fences_settled(); else the caller's, as the next two always. */
+/* A block that waits for points. The tables' lock guards the object while it is parked. Before and after that time the object belongs to
+   the caller. `items` and `group` are the caller's at all times. */
 struct weir__parked {
     struct weir__parked *next;
     void *items;
-    const void *group; /* whose it is, as in struct weir__debts */
+    const void *group; /* the group that parked the block, as in struct weir__debts */
     size_t count, room;
     struct weir__point points[];
 };
 
 /* Returns an object with room for `room` points, which the caller frees with free(); NULL if host memory runs out. */
 struct weir__parked *weir__parked_new(size_t room);
-/* Takes it. It waits for all that is on these lines by now: lines that the caller uses, or the `whole` of some fences. There are no more
-   than there is room for; without any it waits for nothing. */
+/* Parks the block until all work that is on `lines` now is complete. The caller uses the lines, or they are DEVICE lines (`whole`). There
+   are at most parked->room lines. A block without lines waits for nothing. */
 void weir__park(struct weir__fences *fences, struct weir__parked *parked, struct weir__line *const *lines, size_t count);
-/* Those of the group of which each point is reached, or is on `own` (NULL: no line), whose stream comes to it before what the caller does there
-   next; or all of the group: a list by `next`, which is the caller's. */
+/* weir__fences_settled() takes the parked blocks of the group whose points are all complete. A point on the line `own` (NULL: no line)
+   counts as complete, since the next work of the caller on that stream comes after the point. weir__fences_unpark() takes all parked blocks
+   of the group. Both return a list by `next`, which the caller owns. */
 struct weir__parked *weir__fences_settled(struct weir__fences *fences, const void *group, const struct weir__line *own);
 struct weir__parked *weir__fences_unpark(struct weir__fences *fences, const void *group);
-/* Makes the stream of `user`, which the caller's call names, wait on the GPU for all points of the block that the group parked first, of those
-   that wait for streams alone. Returns the block, which that stream can free now and the caller owns; NULL if there is none, or no mark can be
-   had for one of its points. */
+/* Takes the oldest parked block of the group that waits for no DEVICE line, and makes the stream of `user` wait on the GPU for all points
+   of that block. The caller's call names the stream. Returns the block, which the caller owns and which that stream can free now. Returns
+   NULL if there is no such block, or if the stream cannot wait for one of the points. */
 struct weir__parked *weir__fences_order(struct weir__fences *fences, const void *group, struct weir__line *user);
-/* Calls `use` for each that the group has parked, under the tables' lock. */
+/* Calls `use` for each block that the group has parked, with the tables' lock held. */
 void weir__parked_visit(struct weir__fences *fences, const void *group, void (*use)(const struct weir__parked *parked, void *data),
                         void *data);
 

@@ -6,11 +6,11 @@
 #include "lib/base/valid.h"
 #include "lib/fence/fence_internal.h"
 
-#define LINES_FEW 64                  /* a device with so many lines or fewer keeps even the lines that nothing needs */
+#define LINES_FEW 64                  /* weir__line_of() drops no lines while the device has at most this number */
 #define LEGACY_ID (UINT64_C(1) << 63) /* the id of stream 0 here: CUDA's ids count up from 1, and Weir's own count down from the largest */
 
-/* All threads have the same handle for their per-thread streams. The address of this variable, which differs from thread to thread, stands
-   for the handle in the tables. */
+/* All threads use one and the same handle value for their per-thread streams. In the tables the address of this variable, which differs
+   from thread to thread, replaces that value. */
 static __thread char thread_name;
 
 static pthread_mutex_t tables = PTHREAD_MUTEX_INITIALIZER;
@@ -29,8 +29,8 @@ void weir__tables_unlock(void)
 
 /* Making and dropping ------------------------------------------------------------------------------------------------------------------ */
 
-/* Returns the hash key (`at`) of a line in fences->lines, made from the stream's handle. Several streams may have had the same handle one
-   after the other; the id, which is the item's `key`, tells them apart. */
+/* Returns the hash key (`at`) of a line in fences->lines: the stream's handle, or an address for a per-thread stream. Two streams may have
+   the same handle one after the other; the id, which is the item's `key`, tells them apart. */
 static uint64_t place_of(gpu_stream handle)
 {
     return handle == GPU_STREAM_PER_THREAD ? (uint64_t)(uintptr_t)&thread_name : (uint64_t)(uintptr_t)handle;
@@ -101,7 +101,8 @@ static bool has_pending(const struct weir__line *line)
     return false;
 }
 
-/* Returns whether nothing uses or needs the line any more. The caller holds the tables' lock. */
+/* Returns whether the line can be destroyed: no caller uses the line, nothing is pending on it, and it is neither OPEN nor the DEVICE line.
+   The caller holds the tables' lock. */
 static bool is_needless(const struct weir__line *line)
 {
     enum weir__line_kind kind = atomic_load(&line->kind);
@@ -124,8 +125,8 @@ static struct weir__line *take_needless(struct weir__fences *fences)
     return taken;
 }
 
-/* Makes PASSING lines of the device GONE, except stream 0 and lines with marks, so that lines do not pile up if a program makes and
-   destroys many streams. Pending frees on a GONE line move to the DEVICE line. */
+/* Makes PASSING lines of the device GONE, except stream 0 and lines with marks. Otherwise a program that makes and destroys many streams
+   would pile up lines. Pending frees on a GONE line move to the DEVICE line. */
 static void forget_passing(struct weir__fences *fences)
 {
     const struct weir__scope scope = {.fences = fences};
@@ -134,7 +135,8 @@ static void forget_passing(struct weir__fences *fences)
             weir__line_end_if(line, WEIR__LINE_PASSING);
 }
 
-/* Destroys the needless lines of the device. forget_passing() looks at each line first: a line can be complete without having noticed. */
+/* Destroys the needless lines of the device. forget_passing() queries the marks of each line first, since frees can be complete without
+   Weir having noticed. */
 static void drop_needless(struct weir__fences *fences)
 {
     forget_passing(fences);
@@ -182,8 +184,8 @@ struct weir__fences *weir__fences_join(const struct gpu *gpu, int device)
     return fences;
 }
 
-/* If nothing uses the fences and their only line is the DEVICE line, with nothing pending, takes them out of the list. Returns whether it
-   did; the caller destroys them then. The caller holds the tables' lock. */
+/* Takes the fences out of the list if they have no users, no parked blocks and no line but an unused DEVICE line with nothing pending.
+   Returns whether it did: the caller then destroys the fences. The caller holds the tables' lock. */
 static bool take_unused(struct weir__fences *fences)
 {
     if (fences->users || fences->count || fences->parked || fences->whole->users || has_pending(fences->whole))
@@ -221,7 +223,8 @@ void weir__fences_leave(struct weir__fences *fences)
 
 /* Lines -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Stream 0 has two handles, NULL and GPU_STREAM_LEGACY, which become the same name here. */
+/* Returns the caller under the name by which the tables know its stream. Stream 0 has two handles, NULL and GPU_STREAM_LEGACY, and one
+   name. */
 static struct weir__caller one_name(const struct weir__caller *caller)
 {
     if (!caller->handle || caller->handle == GPU_STREAM_LEGACY)
@@ -253,8 +256,8 @@ static struct weir__line *find_alive(const struct weir__fences *fences, gpu_stre
     return found;
 }
 
-/* The line can become GONE at any moment. It moves its debts under the tables' lock, which this function holds, so the move includes this
-   free. */
+/* The line can become GONE at any moment. A line that becomes GONE moves its debts under the tables' lock. This function holds that lock,
+   so the move includes the bytes counted here. */
 bool weir__line_count_by_handle(struct weir__fences *fences, gpu_stream handle, struct weir__debts *debts, uint64_t bytes,
                                 struct weir__line **due)
 {
@@ -316,7 +319,7 @@ struct weir__line *weir__line_open(struct weir__fences *fences, const struct wei
     struct weir__line *line = weir__line_of(fences, caller);
     if (!line)
         return NULL;
-    struct gpu_context context = {.handle = NULL}; /* some drivers cannot tell the context: it stays NULL, which counts as alive */
+    struct gpu_context context = {.handle = NULL}; /* if the driver cannot tell the context, the handle stays NULL, which counts as alive */
     int former = weir__current_begin(gpu, fences->device, line->handle);
     gpu->stream_context(line->handle, &context);
     weir__current_end(gpu, former);
@@ -369,7 +372,7 @@ void weir__line_put(struct weir__line *line)
     weir__tables_lock();
     if (!line->id && line->users == 1) {
         weir__tables_unlock();
-        weir__line_end_if(line, WEIR__LINE_PASSING); /* without an id, no later call can find the line */
+        weir__line_end_if(line, WEIR__LINE_PASSING); /* without an id, no later call finds the line, so this use is the last */
         weir__tables_lock();
     }
     put(line, &dropped);
@@ -407,7 +410,7 @@ uint64_t weir__scope_pending_on(const struct weir__scope *scope, const struct we
     return bytes;
 }
 
-/* The sum is made under one hold of the tables' lock, so that bytes which move from one line to another are counted once. */
+/* The loop holds the tables' lock throughout, so that bytes which move from one line to another are counted once. */
 uint64_t weir__scope_pending(const struct weir__scope *scope)
 {
     uint64_t bytes = 0;
@@ -419,7 +422,7 @@ uint64_t weir__scope_pending(const struct weir__scope *scope)
     return bytes;
 }
 
-/* Whether the group has a block parked for the line. Called with the tables' lock. */
+/* Returns whether the scope's group has parked a block with a point on the line. The caller holds the tables' lock. */
 static bool has_point(const struct weir__scope *scope, const struct weir__line *line)
 {
     for (const struct weir__parked *parked = scope->fences->parked; parked && line->points; parked = parked->next)
@@ -429,7 +432,8 @@ static bool has_point(const struct weir__scope *scope, const struct weir__line *
     return false;
 }
 
-/* Whether something of the scope is pending on the line, or may be. Called with the tables' lock. */
+/* Returns whether the line belongs to the scope: memory of the scope is pending there, or may become pending, since the line is in use. The
+   caller holds the tables' lock. */
 static bool is_in(const struct weir__scope *scope, const struct weir__line *line)
 {
     if (scope->line)

@@ -6,7 +6,7 @@
 
 /* Marks -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Removes the mark number `at`, and keeps its event as the spare one if the line has none. The caller holds the line's lock. */
+/* Removes marks[at]. Keeps its event as the spare one if the line has none, and destroys it otherwise. The caller holds the line's lock. */
 static void drop_mark(struct weir__line *line, unsigned at)
 {
     gpu_event unused = line->marks[at].event;
@@ -24,11 +24,11 @@ bool weir__line_is_needed(const struct weir__line *line, uint64_t after, uint64_
     for (struct weir__debt *debt = line->debts; debt; debt = debt->next)
         if (weir__debt_bytes(debt, after, step))
             return true;
-    return line->points; /* wherever they are: there may be thousands */
+    return line->points; /* any point counts, whatever its step: looking through thousands of parked blocks would take long */
 }
 
-/* Drops the marks on which nothing depends. Another thread's free may have read the step of such a mark without being counted yet. That is
-   harmless, since the next mark covers that free as well. The caller holds the line's lock. */
+/* Drops the marks on which no debt, point or wait depends. Another thread may be about to count a free in the step of a dropped mark. That
+   is harmless, since the next mark covers that free as well. The caller holds the line's lock. */
 static void drop_needless(struct weir__line *line)
 {
     bool is_needed[WEIR__MARKS];
@@ -43,8 +43,9 @@ static void drop_needless(struct weir__line *line)
             drop_mark(line, i);
 }
 
-/* Makes room for a mark: the one behind a dropped mark stands for both. That is never the oldest one, so that each becomes the oldest, and is
-   seen complete, and it is that of the pair with the fewest bytes, so that memory becomes complete in even portions. */
+/* Makes room for a mark: merges two neighbouring marks into the later one, which covers the frees of both. Chooses the pair with the fewest
+   bytes, so that memory becomes complete in even portions, but never the oldest mark: each mark becomes the oldest in time, and is then
+   seen complete. */
 static void merge_two(struct weir__line *line)
 {
     struct weir__mark *marks = line->marks;
@@ -89,7 +90,7 @@ static int record_spare(struct weir__line *line)
         if (code == GPU_SUCCESS && (code = record(line, line->spare)) == GPU_SUCCESS)
             return code;
         if (line->spare)
-            gpu->event_destroy(line->spare); /* a capture may have caught the event, which must not be used again then */
+            gpu->event_destroy(line->spare); /* the event may have become part of a capture, and then must not be used again */
         line->spare = NULL;
     } while (is_old && code != GPU_CAPTURE_UNSUPPORTED);
     return code;
@@ -108,14 +109,14 @@ static bool can_share(struct weir__line *line, uint64_t bytes)
     return mark && mark->step > line->passed && bytes <= WEIR__STEP_BYTES && mark->bytes <= WEIR__STEP_BYTES - bytes;
 }
 
-/* Where a new mark goes. */
+/* Where make_mark() puts a mark. If the condition of WITH or INSTEAD is not met, the mark goes BEHIND. */
 enum place {
-    BEHIND, /* the newest one */
-    WITH,   /* the newest one, in whose step the free is, if can_share() allows that */
-    INSTEAD /* of the newest one, if there is an older one as well */
+    BEHIND, /* adds a mark behind the newest one */
+    WITH,   /* records the newest mark again and lets the free join its step, if can_share() allows that */
+    INSTEAD /* records the newest mark again in a step of its own, if the line has an older mark as well */
 };
 
-/* Records a mark behind all work of the stream, for `bytes` that were freed since the newest mark. *step: the step that the mark ends.
+/* Records a mark behind all work of the stream, for `bytes` freed since the newest mark, and sets *step to the step that the mark ends.
    Returns the GPU code. The caller holds the line's lock and has made sure that the stream may be used. */
 static int make_mark(struct weir__line *line, uint64_t bytes, enum place place, uint64_t *step)
 {
@@ -147,8 +148,8 @@ static int make_mark(struct weir__line *line, uint64_t bytes, enum place place, 
     return code;
 }
 
-/* Returns the state of the oldest mark's event. If the event's context was destroyed, the work of that context is complete. The DEVICE line
-   and stream 0 may have work of other contexts too, about which the event says nothing: on these lines it counts as broken. */
+/* Returns the state of the oldest mark's event. If the event's context was destroyed, the work of that context is complete. On the DEVICE
+   line and on stream 0, other contexts may still have work, so there such an event counts as broken. */
 static enum weir__event_state look_at_oldest(const struct weir__line *line)
 {
     const struct gpu *gpu = line->fences->gpu;
@@ -173,8 +174,8 @@ bool weir__line_is_current(const struct weir__line *line)
            (line->fences->gpu->get_current_device(&current) == GPU_SUCCESS && current == line->fences->device);
 }
 
-/* Returns whether stream 0 has no pending work, and synchronises it then. The function queries the stream without recording an event, since
-   an event on stream 0 would hold up other streams. */
+/* Synchronises stream 0 if it has no pending work, and returns whether it did. The function queries the stream itself, since an event
+   recorded on stream 0 would hold up other streams. */
 static bool legacy_is_idle(const struct weir__line *line)
 {
     const struct gpu *gpu = line->fences->gpu;
@@ -187,8 +188,8 @@ static bool legacy_is_idle(const struct weir__line *line)
     return is_idle;
 }
 
-/* If the line is a PASSING stream 0 with frees that no mark covers, checks whether they are complete. Returns 1 if they are not known to
-   be, 0 in all other cases. The caller holds the line's lock. */
+/* If the line is a PASSING stream 0 with frees that no mark covers, checks whether these frees are complete. Returns 1 if they may still be
+   pending, and 0 in all other cases. The caller holds the line's lock. */
 static unsigned look_at_legacy(struct weir__line *line)
 {
     if (!weir__line_is_legacy(line) || atomic_load(&line->kind) != WEIR__LINE_PASSING)
@@ -211,7 +212,8 @@ static void look(struct weir__line *line)
     uint64_t lost = 0;
     enum weir__event_state state;
     while (line->count && (state = look_at_oldest(line)) != WEIR__EVENT_PENDING) {
-        /* A broken mark says nothing about its frees. The next mark covers them too; if there is none, they have no mark any more. */
+        /* A broken mark says nothing about its frees. The next mark covers them too. If there is no next mark, the frees are uncovered
+           again. */
         lost = state == WEIR__EVENT_COMPLETE ? 0 : lost + line->marks[0].bytes;
         if (state == WEIR__EVENT_COMPLETE)
             atomic_store(&line->done, line->marks[0].step);
@@ -219,7 +221,8 @@ static void look(struct weir__line *line)
     }
     if (!line->count)
         atomic_fetch_add(&line->uncovered, lost);
-    /* An open line, or that of a device, gets its next mark when somebody waits, which is seldom. */
+    /* An OPEN line or a DEVICE line gets its next mark only when some thread waits for its memory, which is seldom: do not keep an event
+       until then. */
     enum weir__line_kind kind = atomic_load(&line->kind);
     if (!line->count && line->spare && (kind == WEIR__LINE_OPEN || kind == WEIR__LINE_DEVICE)) {
         line->fences->gpu->event_destroy(line->spare);
@@ -282,8 +285,8 @@ static uint64_t move_points(struct weir__line *line, uint64_t after, uint64_t st
     return count;
 }
 
-/* All these frees are on the device already, so an event that is recorded behind all work of the device from now on is behind them. Moving
-   the points ends uses of the line, but never the last one: the caller uses the line, too. */
+/* The frees to be moved have their work on the device already, so the next event behind all work of the device is behind them. Moving
+   points ends uses of the line, but never the last one, since the caller uses the line too. */
 void weir__line_move_to_device(struct weir__line *line)
 {
     struct weir__line *whole = line->fences->whole;
@@ -291,7 +294,7 @@ void weir__line_move_to_device(struct weir__line *line)
     uint64_t after = last ? last->step : atomic_load(&line->done), moved = 0;
     if (line == whole)
         return;
-    /* Set to 0 before the bytes are moved: a free or a point that another thread adds during the move counts as uncovered again. */
+    /* Set `uncovered` to 0 before the move: what another thread frees or parks during the move then counts as uncovered. */
     atomic_store(&line->uncovered, 0);
     weir__tables_lock();
     uint64_t step = atomic_load(&whole->step);
@@ -337,6 +340,8 @@ static bool is_usable(struct weir__line *line)
     return false;
 }
 
+/* Records a mark at `place` if frees of the line have none. Returns the GPU code, or GPU_INVALID_HANDLE if the stream may not be used. The
+   caller holds the line's lock. */
 static int cover(struct weir__line *line, bool is_named, enum place place)
 {
     uint64_t taken, step;
@@ -398,8 +403,8 @@ void weir__line_revive(struct weir__line *line)
         atomic_store(&line->kind, WEIR__LINE_PASSING);
 }
 
-/* Counts a free on an OPEN line without taking the line's lock. If the program, against the rules, destroys the stream during the call, the
-   line may become GONE before the free is counted: then move the free to the device's line too. */
+/* Counts a free on an OPEN line without taking the line's lock. If the program breaks the rules and destroys the stream during the call,
+   the line may become GONE before the free is counted: the function then moves the free to the DEVICE line. */
 static void count_open(struct weir__debt *debt, uint64_t bytes, uint64_t *step)
 {
     struct weir__line *line = debt->line;
@@ -410,7 +415,7 @@ static void count_open(struct weir__debt *debt, uint64_t bytes, uint64_t *step)
         weir__line_end_if(line, WEIR__LINE_GONE);
 }
 
-/* Records a mark and counts the free in the mark's step. If the mark fails, counts nothing and returns the GPU code. The caller holds the
+/* Records a mark and counts the free in the mark's step. If recording fails, counts nothing. Returns the GPU code. The caller holds the
    line's lock. */
 static int count_marked(struct weir__debt *debt, uint64_t bytes, uint64_t *step)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* wait.c - pending memory: how much there is, how the host waits for it, how a stream waits for it, and the parked blocks and retired
-   owners that go once nothing is pending. */
+/* wait.c - pending memory: its bytes, how the host or a stream waits for it, and the blocks and owners released when nothing is pending. */
 #include <stdlib.h>
 
 #include "lib/base/context.h"
@@ -89,7 +88,8 @@ bool weir__scope_finish(const struct weir__scope *scope, uint64_t deadline)
 
 void weir__wait_begin(struct weir__wait *wait, const struct weir__scope *scope, bool all)
 {
-    weir__scope_pending(scope); /* for its effect: bytes that are complete already leave the debts, and the wait does not count them */
+    /* for its effect: bytes that are complete already leave the debts, and the wait does not count them */
+    weir__scope_pending(scope);
     *wait = (struct weir__wait){.scope = *scope, .completed = atomic_load(&scope->fences->completed)};
     weir__scope_cover(scope, all);
     if (!wait->scope.until)
@@ -111,15 +111,15 @@ bool weir__wait_look(struct weir__wait *wait, uint64_t *bytes)
 
 /* All work of the device --------------------------------------------------------------------------------------------------------------- */
 
-/* Nobody can name the streams of these lines now, so only what is behind all work of the device is behind them for certain. Stream 0 can be
-   named, and CUDA sees its frees by events of its own alone. */
+/* Returns whether the frees of this line need an event behind all work of the device: no call may name the stream any more. Calls can
+   always name stream 0, and CUDA releases its frees only behind an event on stream 0. */
 static bool is_for_device(const struct weir__line *line)
 {
     enum weir__line_kind kind = atomic_load(&line->kind);
     return (kind == WEIR__LINE_PASSING && !weir__line_is_legacy(line)) || kind == WEIR__LINE_GONE || kind == WEIR__LINE_DEVICE;
 }
 
-/* Lines that are gone have something to move where an event was broken. */
+/* Moves frees that only an event behind all work can cover to the DEVICE line. A GONE line has such frees anew if a mark broke. */
 static void gather(struct weir__fences *fences)
 {
     const struct weir__scope scope = {.fences = fences};
@@ -133,7 +133,8 @@ static void gather(struct weir__fences *fences)
     }
 }
 
-/* Whether the process uses the device: else there is no work, and an event would begin to use it. */
+/* Returns whether the process uses the device already. If not, there is no work to wait for, and recording an event would make the process
+   use the device. */
 static bool is_used(const struct weir__fences *fences)
 {
     bool used = true;
@@ -141,8 +142,8 @@ static bool is_used(const struct weir__fences *fences)
     return used;
 }
 
-/* Without an event, so the line of the device has no marks: all that is on it is complete, and seen, once the device is waited for, if it
-   `works`. That takes as long as its work, so no lock is held. */
+/* Completes all frees on the DEVICE line without an event. Synchronises the device if the process uses it (`works`), with no lock held,
+   since that may take long. Returns false if that failed. */
 static bool synchronise(struct weir__line *whole, bool works)
 {
     uint64_t taken = atomic_exchange(&whole->uncovered, 0);
@@ -200,7 +201,7 @@ void weir__scope_cover_devices(const struct weir__scope *scope, bool may_synchro
 
 /* Another stream ----------------------------------------------------------------------------------------------------------------------- */
 
-/* The stream of the user's line waits for the mark. Called with the lender's lock. Returns whether the call succeeded. */
+/* Makes the stream of `user` wait for the mark of `lender`. Returns whether CUDA's call succeeded. The caller holds the lender's lock. */
 static bool wait_for(struct weir__line *user, struct weir__line *lender, const struct weir__mark *mark)
 {
     const struct gpu *gpu = user->fences->gpu;
@@ -212,13 +213,14 @@ static bool wait_for(struct weir__line *user, struct weir__line *lender, const s
     return waits;
 }
 
-/* What is freed before the mark is that stream's then. As above. */
+/* Makes the stream of `own` wait for the mark, and moves the bytes of `debt` that the mark covers to `own`. Adds these bytes to *got.
+   Returns false if the wait failed. The caller holds the lock of the line of `debt`. */
 static bool pass(struct weir__debt *debt, const struct weir__mark *mark, struct weir__debt *own, uint64_t *got)
 {
     struct weir__line *lender = debt->line, *user = own->line;
     if (!wait_for(user, lender, mark))
         return false;
-    weir__tables_lock(); /* so that it is pending at any moment */
+    weir__tables_lock(); /* so that no other thread counts pending bytes while these are in neither debt */
     uint64_t bytes = weir__debt_pass(debt, atomic_load(&lender->done), mark->step, own, atomic_load(&user->step));
     weir__tables_unlock();
     atomic_fetch_add(&user->uncovered, bytes);
@@ -226,8 +228,8 @@ static bool pass(struct weir__debt *debt, const struct weir__mark *mark, struct 
     return true;
 }
 
-/* Moves bytes of the owner from the lender's line to `own`, until *got is at least `enough`: the bytes that the lender's marks cover, and
-   if they are too few, also those that one new mark covers. */
+/* Moves bytes of the owner from `lender` to `own`, until *got is at least `enough`: first the bytes that the lender's marks cover, then, if
+   these are too few, those that one new mark covers. */
 static void borrow(struct weir__line *lender, struct weir__debt *own, uint64_t enough, uint64_t *got)
 {
     weir__tables_lock();
@@ -249,7 +251,8 @@ static void borrow(struct weir__line *lender, struct weir__debt *own, uint64_t e
     pthread_mutex_unlock(&lender->lock);
 }
 
-/* Waits for all, where a mark can be put behind all. */
+/* If a mark covers all frees of `lender`, or can be recorded now, makes the stream of `own` wait for that mark, and adds the bytes pending
+   on `lender` to *got. */
 static void borrow_all(struct weir__line *lender, struct weir__debt *own, uint64_t enough, uint64_t *got)
 {
     (void)enough;
@@ -264,6 +267,7 @@ static void borrow_all(struct weir__line *lender, struct weir__debt *own, uint64
     pthread_mutex_unlock(&lender->lock);
 }
 
+/* Calls `borrow_from` for the lines on which the owner has memory pending, but not for `user`, until *got is at least `bytes`. */
 static uint64_t order(struct weir__debts *debts, struct weir__line *user, uint64_t bytes,
                       void (*borrow_from)(struct weir__line *lender, struct weir__debt *own, uint64_t enough, uint64_t *got))
 {
@@ -325,6 +329,7 @@ void weir__park(struct weir__fences *fences, struct weir__parked *parked, struct
     weir__tables_unlock();
 }
 
+/* Returns whether each point of the block is complete or lies on the line `own`. */
 static bool is_reached(const struct weir__parked *parked, const struct weir__line *own)
 {
     for (size_t i = 0; i < parked->count; i++)
@@ -333,7 +338,7 @@ static bool is_reached(const struct weir__parked *parked, const struct weir__lin
     return true;
 }
 
-/* Those of the group, or only what is settled of them. */
+/* Takes the group's parked blocks out of the list, all of them or those that is_reached() accepts. Returns a list by `next`. */
 static struct weir__parked *take(struct weir__fences *fences, const void *group, const struct weir__line *own, bool all)
 {
     struct weir__parked *taken, **end = &taken;
@@ -364,7 +369,7 @@ struct weir__parked *weir__fences_settled(struct weir__fences *fences, const voi
     return take(fences, group, own, false);
 }
 
-/* Unlinks the parked block that came first of those of the group that wait for streams alone. Returns NULL if there is none. */
+/* Unlinks and returns the oldest parked block of the group that waits for streams and for no DEVICE line, or NULL. */
 static struct weir__parked *unlink_oldest(struct weir__fences *fences, const void *group)
 {
     struct weir__parked *before = NULL, *oldest = NULL, *last = NULL;
@@ -386,7 +391,8 @@ static struct weir__parked *unlink_oldest(struct weir__fences *fences, const voi
     return oldest;
 }
 
-/* Makes the user's stream wait for the point. Returns false if no mark covers the point, and none can be made, or if CUDA refuses. */
+/* Makes the stream of `user` wait for the point. Returns false if no mark covers the point and none can be recorded, or if CUDA refuses the
+   wait. */
 static bool wait_for_point(struct weir__line *user, const struct weir__point *point)
 {
     struct weir__line *line = point->line;
@@ -404,7 +410,7 @@ static bool wait_for_point(struct weir__line *user, const struct weir__point *po
     return waits;
 }
 
-/* Puts back what unlink_oldest() took. A line may have become GONE meanwhile, and has not moved points that it could not find. */
+/* Links the block again. Lines that became GONE since unlink_oldest() could not find its points, so GONE lines move theirs now. */
 static void relink(struct weir__fences *fences, struct weir__parked *parked)
 {
     const struct weir__scope scope = {.fences = fences, .group = parked->group, .is_parked = true};
@@ -455,7 +461,7 @@ void weir__parked_visit(struct weir__fences *fences, const void *group, void (*u
 
 /* Retiring ----------------------------------------------------------------------------------------------------------------------------- */
 
-static struct weir__debts *retired; /* of the process. Guarded by the tables' lock */
+static struct weir__debts *retired; /* the first retired owner of the process. Guarded by the tables' lock */
 
 void weir__debts_retire(struct weir__debts *debts, bool (*end)(struct weir__debts *debts))
 {
