@@ -9,7 +9,8 @@
 #include "lib/base/valid.h"
 #include "policy/policy.h"
 
-#define PINNED_PARTS 16384 /* parts of an arena at most in which bytes are looked for that cannot go back: the lock is held for 100 us */
+/* pinned() looks at this many pieces (the part of one extent in one page) at most, which holds the lock for 100 us */
+#define PINNED_PARTS 16384
 
 /* Making and closing ------------------------------------------------------------------------------------------------------------------- */
 
@@ -24,8 +25,8 @@ static int reserve(struct weir__mapped *mapped, uint64_t memory)
     return code == GPU_OUT_OF_MEMORY ? WEIR__PAGE_NO_ADDRESSES : code;
 }
 
-/* Unmaps everything and ends it, if nothing is live, all frees were seen complete, and the driver takes all of it back. Whoever calls it
-   alone knows it. */
+/* Unmaps and destroys the arena, if no block is live, no free is pending, and the driver takes all memory back. Returns whether the arena
+   is destroyed. No other thread knows the arena. */
 static bool destroy(struct weir__mapped *mapped)
 {
     struct weir__arena_figures figures = weir__mapped_figures(mapped);
@@ -46,7 +47,7 @@ static bool destroy(struct weir__mapped *mapped)
 
 /* Giving back -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Lets streams that are idle come to their last frees. */
+/* Records the missing marks of OPEN streams, and waits up to `patience` nanoseconds for all pending frees. */
 static void settle(struct weir__mapped *mapped, uint64_t patience)
 {
     const struct weir__scope scope = weir__mapped_scope(mapped);
@@ -73,9 +74,9 @@ uint64_t weir__mapped_trim(struct weir__mapped *mapped, uint64_t keep, uint64_t 
 /* The lists ---------------------------------------------------------------------------------------------------------------------------- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct weir__mapped *first, *open; /* closed ones and open ones; guarded by lock */
+static struct weir__mapped *first, *open; /* the lists of closed and of open arenas, guarded by `lock` */
 
-/* From now on others may take what is idle in it, until it is closed. */
+/* Adds the arena to the list of open arenas: until the arena is closed, weir__arena_take_idle() may give its idle memory back. */
 static void list(struct weir__mapped *mapped)
 {
     pthread_mutex_lock(&lock);
@@ -100,11 +101,9 @@ uint64_t weir__arena_take_idle(const struct gpu *gpu, int device, uint64_t bytes
     return taken;
 }
 
-/*
- * Once the weir's streams are closed. Waits for all frees, and unmaps everything. With blocks still live, or a free that
- * can never be seen complete, the arena lives on until the last block is freed, or for good; with memory that the driver did not take back,
- * until it does. Returns whether it does, and why in *figures.
- */
+/* Closes the arena, after the streams of its weir are closed: waits for all frees, unmaps the memory and destroys the arena. Returns true
+   if the arena lives on, with its bytes in *figures: with live blocks, until the last is freed; with a free that can never be seen
+   complete, for good; with memory that the driver did not take back, until the driver takes it. */
 static bool end(struct weir__mapped *mapped, struct weir__arena_figures *figures)
 {
     struct weir__mapped **link = &open;
@@ -117,12 +116,12 @@ static bool end(struct weir__mapped *mapped, struct weir__arena_figures *figures
     scope.until = weir__marks_made();
     weir__scope_finish(&scope, UINT64_MAX);
     weir__debts_leave_group(&mapped->backing.debts);
-    for (int tries = 0; tries < 2; tries++) /* as a call of the driver may fail once */
+    for (int tries = 0; tries < 2; tries++) /* since a call of the driver may fail once */
         if (destroy(mapped))
             return false;
     weir__mapped_trim(mapped, 0, 0);
     *figures = weir__mapped_figures(mapped);
-    mapped->recorder = NULL; /* which goes with its weir */
+    mapped->recorder = NULL; /* the recorder is destroyed with its weir */
     pthread_mutex_lock(&lock);
     mapped->next_listed = first;
     first = mapped;
@@ -130,7 +129,7 @@ static bool end(struct weir__mapped *mapped, struct weir__arena_figures *figures
     return true;
 }
 
-/* Called with the lock. Returns the bytes. */
+/* Trims all closed arenas, and destroys those that nothing needs any more. Returns the bytes unmapped. The caller holds `lock`. */
 static uint64_t sweep(void)
 {
     uint64_t released = 0;
@@ -156,7 +155,7 @@ uint64_t weir__arena_sweep(void)
     return released;
 }
 
-/* The live extent at that address. Slow, as there is no table of blocks any more. */
+/* Returns the live extent at that address, or NULL. The search goes through all extents, since a closed arena has no table of blocks. */
 static struct weir__extent *find_live(const struct weir__mapped *mapped, uint64_t address)
 {
     bool is_small = address >= mapped->arena.small.extents.base;
@@ -166,7 +165,8 @@ static struct weir__extent *find_live(const struct weir__mapped *mapped, uint64_
     return extent && extent->address == address && extent->state == WEIR__EXTENT_LIVE ? extent : NULL;
 }
 
-/* Nobody has joined the fences of the stream's device for it any more. Called with the lock. */
+/* Frees the extent on the stream. Joins the fences of the stream's device during the call, since the closed weir has left them. Returns the
+   code of the free. The caller holds `lock`. */
 static int give_closed(struct weir__mapped *mapped, struct weir__extent *extent, gpu_stream stream)
 {
     const struct gpu *gpu = mapped->backing.gpu;
@@ -211,7 +211,7 @@ bool weir__arena_free_closed(void *ptr, gpu_stream stream, const struct gpu **gp
 
 /* What is set -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Gives all devices access to each page that is mapped. Called with mapped->growing, so that pages stay. */
+/* Gives mapped->devices access to each mapped page. Returns the GPU code. The caller holds mapped->growing, so that no page is unmapped. */
 static int give_access(const struct weir__mapped *mapped, const struct weir__pages *pages)
 {
     int code = GPU_SUCCESS;
@@ -242,7 +242,7 @@ static int set_peers(struct weir__mapped *mapped, const int *devices, size_t cou
     return code;
 }
 
-/* With the peer or without it. A device that is left out keeps its access to what is mapped already. */
+/* Adds the peer to mapped->devices, or removes it. A device that is removed keeps its access to the pages that are mapped already. */
 static int set_peer_of_pages(struct weir__mapped *mapped, int peer, bool grant)
 {
     int devices[GPU_PAGE_DEVICES_MAX], code = GPU_NOT_SUPPORTED;
@@ -272,7 +272,7 @@ static int set_peer(struct weir__backing *backing, int peer, bool grant)
     return code;
 }
 
-/* The pool for captures keeps nothing, and its peak is nobody's. */
+/* The release threshold and the peak concern the arena alone: the pool for captures keeps no memory, and its peak is not reported. */
 static int set(struct weir__backing *backing, enum gpu_pool_attribute attribute, uint64_t value)
 {
     struct weir__mapped *mapped = weir__mapped_of(backing);
@@ -368,7 +368,7 @@ static bool pinned(struct weir__backing *backing, uint64_t *bytes)
 
 /* The recorder ------------------------------------------------------------------------------------------------------------------------- */
 
-/* Before another thread knows the arena, or with NULL once none records it any more. */
+/* Called before any other thread knows the arena, and with a recorder of NULL when no thread records any more. */
 static void record(struct weir__backing *backing, struct weir__recorder *recorder, unsigned pool)
 {
     weir__mapped_of(backing)->recorder = recorder;
@@ -387,7 +387,7 @@ static void release(struct weir__backing *backing)
 
 /* The table ---------------------------------------------------------------------------------------------------------------------------- */
 
-/* An arena keeps nothing of a request that it refused. */
+/* A request that an arena refused leaves no memory behind. */
 static bool was_refused(struct weir__backing *backing, struct weir__ask *ask, uint64_t *keep)
 {
     (void)backing, (void)ask, (void)keep;
@@ -400,7 +400,7 @@ static int give_back(struct weir__backing *backing, uint64_t keep, bool is_patie
     return GPU_SUCCESS;
 }
 
-/* As CUDA's pools do. */
+/* Trims the arena to the threshold and to the cap, as CUDA trims its pools when a stream is synchronised. */
 static void synchronised(struct weir__backing *backing)
 {
     struct weir__mapped *mapped = weir__mapped_of(backing);
@@ -408,7 +408,7 @@ static void synchronised(struct weir__backing *backing)
     uint64_t threshold = atomic_load(&backing->threshold), max_size = atomic_load(&mapped->max_size);
     uint64_t keep = max_size && max_size < threshold ? max_size : threshold;
     if (weir__mapped_figures(mapped).mapped > keep)
-        weir__mapped_trim(mapped, keep, 0); /* which looks at events itself */
+        weir__mapped_trim(mapped, keep, 0); /* the trim queries the events itself */
     else
         weir__scope_look(&scope);
 }
@@ -431,7 +431,7 @@ static const struct weir__backing_ops ops = {
     .asks_caches = true,
     .large = WEIR__ARENA_LARGE,
     .step = 1,
-    .grow = 450000, /* in pieces of 64 MiB, as the next: between those measured for 32 and 256 */
+    .grow = 450000, /* measured with pages of 64 MiB, as is `trim`; the values lie between those for 32 and for 256 MiB */
     .trim = 600000,
     .call_to_free = "weir_free(NULL, ptr, stream), as it is an arena",
     .serve = weir__mapped_serve,

@@ -1,39 +1,44 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arena.h - an arena as the memory of a pool (`backing: arena`): memory that Weir maps itself (arena/arena.h), with what makes it safe on
- * streams and threads.
+ * arena.h - an arena as the memory of a pool (`backing: arena`): memory that Weir maps itself (arena/arena.h), with the locks and the
+ * fences that make it safe for several streams and threads.
  *
- * What a stream freed serves that stream at once, and others once the free was seen complete, or once their stream was made to wait for it:
- * fence.h has both, and each extent that is pending is part of the arena's debt on the line of its stream. Its sequence is the step of its
- * free.
+ * Memory that a stream frees serves that stream at once. It serves other streams once the free was seen complete, or once the other stream
+ * was made to wait for the free (fence.h). Each pending extent belongs to the arena's debt on the line of its stream. The sequence
+ * number of
+ * the extent is the step of its free.
  *
- * Beside an arena there is a pool of CUDA's, for what is allocated while a stream captures: what is set of the arena is set of that one,
- * and both are closed together.
+ * Each arena has a pool of CUDA's beside it, for memory that is allocated while a stream captures. Attributes that are set on the arena are
+ * set on that pool too, and both are closed together.
  *
- * An arena lives until it is closed, and from then on in the list of closed arenas, while blocks of it are live or a free was never seen
- * complete: CUDA cannot free what Weir has mapped. The lock of the two lists, of open arenas and closed ones, is held over calls that look
- * at events and unmap, and comes before the locks of arenas.
+ * A closed arena moves to the list of closed arenas, and stays there while blocks of it are live or a free was not seen complete: CUDA
+ * cannot
+ * free memory that Weir has mapped. One lock guards the list of open arenas and that of closed ones. That lock is held over calls that
+ * query
+ * events and unmap memory, and is taken before the locks of arenas.
  */
 #ifndef WEIR_LIB_BACKING_ARENA_H
 #define WEIR_LIB_BACKING_ARENA_H
 
 #include "lib/backing/backing.h"
 
-#define WEIR__ARENA_RANGE_SHARE 4 /* its range is so many times the device's memory, or a half of that and so on, down to one time */
+/* an arena reserves 4 times the addresses of the device's memory, or half of that and so on, down to 1 time */
+#define WEIR__ARENA_RANGE_SHARE 4
 
-/* Reserves addresses, and maps nothing. Returns the waist's code, WEIR__PAGE_NO_ADDRESSES where the process may not have so many, or
-   WEIR__PAGE_NO_HOST_MEMORY. memory: bytes of the device. group: of its debts. captures: CUDA's pool beside it, whose handles may come
-   later. */
+/* Makes an arena: reserves its addresses, and maps no memory. Returns the GPU code, WEIR__PAGE_NO_ADDRESSES if the process may not reserve
+   that many addresses, or WEIR__PAGE_NO_HOST_MEMORY. memory: bytes of the device. group: the group of the arena's debts. captures: CUDA's
+   pool beside the arena, whose handles may be made later. */
 int weir__arena_create(uint64_t memory, const void *group, struct weir__backing *captures, struct weir__backing **backing);
 
-/* Has the open arenas of the device, whosever they are, `but` this one, give so many bytes of what is idle, in whole growth steps. Returns
-   the bytes that they gave. In any capture mode. */
+/* Makes the open arenas of the device, of all weirs but without `but`, give `bytes` of idle memory back to the device, in whole growth
+   steps. Returns the bytes that went back. The thread may be in any capture mode. */
 uint64_t weir__arena_take_idle(const struct gpu *gpu, int device, uint64_t bytes, const struct weir__backing *but);
 
-/* Frees a block of a closed arena, on a stream that is alive. false: there is none at that address. *code is that waist's. */
+/* Frees a block of a closed arena, on a stream that is alive. Returns false if no closed arena has a live block at that address. Otherwise
+   sets *code to the code of the free, and *gpu to the GPU interface of that arena. */
 bool weir__arena_free_closed(void *ptr, gpu_stream stream, const struct gpu **gpu, int *code);
 
-/* Unmaps what has come free in closed arenas. Returns the bytes. */
+/* Unmaps the memory of closed arenas that has become idle. Returns its bytes. */
 uint64_t weir__arena_sweep(void);
 
 #endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * arena_serve.c - how an arena serves a request: from what is free for its stream, by mapping more, or by making the stream wait; how a
- * block comes back; and its pages by the driver, those that the driver did not take back included.
- */
+/* arena_serve.c - how an arena serves a request: from memory that is free for the stream, by mapping more, or by making the stream wait.
+   Also how blocks are freed, and the calls of the driver on pages. */
 #include <stdlib.h>
 
 #include "lib/backing/arena_internal.h"
@@ -11,7 +9,7 @@
 
 /* Pages by the driver ------------------------------------------------------------------------------------------------------------------ */
 
-/* Called with mapped->growing. */
+/* Records an event about `bytes` that began at the time `begun`, if the arena has a recorder. The caller holds mapped->growing. */
 static void note(const struct weir__mapped *mapped, enum weir__kind kind, uint64_t bytes, uint64_t begun)
 {
     if (mapped->recorder)
@@ -39,7 +37,7 @@ static int map_page(void *data, uint64_t address, uint64_t bytes, uint64_t handl
     struct weir__mapped *mapped = data;
     const struct gpu *gpu = mapped->backing.gpu;
     weir__spin_unlock(&mapped->lock);
-    /* The page is new, or was unmapped elsewhere just now. */
+    /* The page is new, or was just unmapped at another address. */
     const struct weir__mapped_turn turn = mapped->turn;
     int code = gpu->page_map((void *)(uintptr_t)address, bytes, handle);
     if (code == GPU_SUCCESS) {
@@ -52,7 +50,8 @@ static int map_page(void *data, uint64_t address, uint64_t bytes, uint64_t handl
         mapped->turn.created = 0;
     }
     weir__spin_lock(&mapped->lock);
-    /* The arena counts a new page behind this call, and unmaps it if the request lacks others: the most has it all the same. */
+    /* The arena adds a new page to mapped_bytes only after this call, and unmaps the page again if others for the same request cannot be
+       made. The peak includes the page in both cases. */
     uint64_t now = weir__mapped_bytes(mapped) + turn.created;
     if (code == GPU_SUCCESS && now > mapped->mapped_high)
         mapped->mapped_high = now;
@@ -69,7 +68,8 @@ static int unmap_page(void *data, uint64_t address, uint64_t bytes)
     return code;
 }
 
-/* Keeps a page in mind that the driver did not take back. Without host memory for that it is lost to the process. */
+/* Adds a page that the driver did not take back to mapped->left. Returns false if host memory runs out: the page is then lost to the
+   process. */
 static bool keep_left(struct weir__mapped *mapped, uint64_t bytes, gpu_page handle, bool was_mapped)
 {
     struct weir__mapped_left *left = malloc(sizeof *left);
@@ -84,7 +84,7 @@ static void release_page(void *data, uint64_t bytes, uint64_t handle)
 {
     struct weir__mapped *mapped = data;
     weir__spin_unlock(&mapped->lock);
-    /* One that could not be mapped never was the arena's. */
+    /* A page that was created and could not be mapped was never counted as the arena's. */
     bool was_mapped = !mapped->turn.created, is_gone = mapped->backing.gpu->page_release(handle) == GPU_SUCCESS;
     bool is_left = !is_gone && keep_left(mapped, bytes, handle, was_mapped);
     if (is_gone && was_mapped)
@@ -121,7 +121,7 @@ const struct weir__page_driver weir__mapped_pages = {create_page, map_page, unma
 
 /* Requests ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* From what is mapped. */
+/* Takes `bytes` from mapped memory that is known to be free for the debt's stream. Returns NULL if nothing fits. */
 static struct weir__extent *take(struct weir__mapped *mapped, uint64_t bytes, struct weir__debt *debt)
 {
     weir__spin_lock(&mapped->lock);
@@ -139,14 +139,15 @@ static struct weir__extent *look_and_take(struct weir__mapped *mapped, uint64_t 
     return take(mapped, bytes, debt);
 }
 
-/* Called with mapped->lock. */
+/* Raises the peak of the mapped bytes. The caller holds mapped->lock. */
 static void raise_high(struct weir__mapped *mapped)
 {
     if (weir__mapped_bytes(mapped) > mapped->mapped_high)
         mapped->mapped_high = weir__mapped_bytes(mapped);
 }
 
-/* Maps what the request lacks. Returns a code of the waist, WEIR__LACK_CAP, or one of page.h. */
+/* Maps the memory that the request lacks. Returns the GPU code, WEIR__LACK_CAP, or a code of page.h. Adds the time that it waited for
+   another mapping thread to *waited. */
 static int grow(struct weir__mapped *mapped, struct weir__debt *debt, uint64_t bytes, struct weir__extent **extent, uint64_t *waited)
 {
     if (pthread_mutex_trylock(&mapped->growing) != 0) {
@@ -162,7 +163,8 @@ static int grow(struct weir__mapped *mapped, struct weir__debt *debt, uint64_t b
     return code;
 }
 
-/* Whether all that is free here, on whichever streams, would be enough with so many bytes more. */
+/* Returns whether all free memory of the arena, pending frees of all streams included, and `room` more bytes would be enough for the
+   request. */
 static bool may_be_enough(struct weir__mapped *mapped, uint64_t bytes, uint64_t room)
 {
     struct weir__arena_figures figures = weir__mapped_figures(mapped);
@@ -170,7 +172,8 @@ static bool may_be_enough(struct weir__mapped *mapped, uint64_t bytes, uint64_t 
     return figures.pending && (idle >= bytes || room >= bytes - idle);
 }
 
-/* Makes the requester's stream wait for other streams' frees until the request fits in what has become its own. */
+/* Makes the requester's stream wait for frees of other streams, until the request fits in the memory that the stream may use. Returns NULL
+   if that does not help. */
 static struct weir__extent *borrow(struct weir__mapped *mapped, uint64_t bytes, struct weir__debt *debt)
 {
     struct weir__extent *extent = NULL;
@@ -179,7 +182,7 @@ static struct weir__extent *borrow(struct weir__mapped *mapped, uint64_t bytes, 
     return extent;
 }
 
-/* Bytes that may still be mapped. */
+/* Returns the bytes that may still be mapped: up to the cap if `at_cap`, otherwise up to the free memory of the device. */
 static uint64_t room_of(struct weir__mapped *mapped, bool at_cap)
 {
     uint64_t room = 0, total, max_size = atomic_load(&mapped->max_size);
@@ -189,7 +192,8 @@ static uint64_t room_of(struct weir__mapped *mapped, bool at_cap)
     return mapped->backing.gpu->device_memory(mapped->backing.device, &room, &total) == GPU_SUCCESS ? room : UINT64_MAX;
 }
 
-/* Where nothing that is known to be free fits: GPU_OUT_OF_MEMORY if nothing that may serve the stream does, and no more can be mapped. */
+/* Serves a request that fits in no memory known to be free. Returns GPU_SUCCESS, or a code of grow() if neither more memory nor frees of
+   other streams help. */
 static int serve_slowly(struct weir__mapped *mapped, uint64_t bytes, struct weir__debt *debt, struct weir__ask *ask)
 {
     const struct weir__scope scope = weir__mapped_scope(mapped);
@@ -200,13 +204,14 @@ static int serve_slowly(struct weir__mapped *mapped, uint64_t bytes, struct weir
         ask->extent = borrow(mapped, bytes, debt);
         code = ask->extent ? GPU_SUCCESS : grow(mapped, debt, bytes, &ask->extent, &ask->waited);
     }
-    /* For who waits: an event is behind everything from now on, what was borrowed in vain included. */
+    /* The caller may now wait for pending frees: record a mark behind each, also behind those that the stream was made to wait for in vain.
+     */
     if (code != GPU_SUCCESS)
         weir__scope_cover(&scope, false);
     return code;
 }
 
-/* As the waist says it: neither the host's memory nor addresses are there, or no more may be mapped. */
+/* Returns the GPU code for a code of grow(): lack of host memory, of addresses, or of room below the cap becomes GPU_OUT_OF_MEMORY. */
 static int code_of(int code)
 {
     return code < 0 || code == WEIR__LACK_CAP ? GPU_OUT_OF_MEMORY : code;
@@ -258,8 +263,9 @@ static struct weir__mapped *owner_of(const struct weir__debt *debt)
     return WEIR__ITEM(debt->owner, struct weir__mapped, backing.debts);
 }
 
-/* What is freed before a mark serves others soon only if it is not merged with what is freed later. On a line that is not open a mark comes
-   with each free; on others there are few, unless streams are to wait for them. Called with mapped->lock. */
+/* Returns the extents of the debt, and sets whether extents of different steps may merge. Memory freed before a mark serves other streams
+   at that mark only if it was not merged with memory freed later. So steps are kept apart on PASSING lines, where each free gets a mark,
+   and in arenas whose streams wait for each other's frees. Other lines have few marks. The caller holds mapped->lock. */
 static struct weir__arena_stream *freed_on(struct weir__debt *debt)
 {
     struct weir__arena_stream *freed = weir__mapped_freed(debt);
@@ -310,7 +316,8 @@ static uint64_t pass_extents(struct weir__debt *debt, uint64_t after, uint64_t u
 
 const struct weir__tracker weir__mapped_tracker = {sizeof(struct weir__arena_stream), add_extent, has_extents, pass_extents};
 
-/* Others find the memory complete without asking for an event. Where streams are to wait for it, the marks stand behind one step each. */
+/* Records a mark, so that other streams find the memory complete without recording one. `in_steps`: keeps a mark for each step, since
+   streams wait for single steps. */
 static void cover(struct weir__line *line, bool in_steps)
 {
     if (in_steps)
@@ -323,7 +330,7 @@ int weir__mapped_give(struct weir__backing *backing, void *block, struct weir__e
 {
     enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
     int code = user->may_capture ? backing->gpu->stream_capture_status(user->handle, &capture) : GPU_SUCCESS;
-    (void)block; /* its extent has the address */
+    (void)block; /* the extent has the address */
     if (capture != GPU_CAPTURE_STATUS_NONE)
         return GPU_CAPTURE_UNSUPPORTED;
     struct weir__debt *debt = weir__mapped_debt(weir__mapped_of(backing), user);

@@ -2,12 +2,16 @@
 /*
  * backing.h - the memory of a pool, which is of one of two kinds: CUDA's pool (cuda.h), or an arena that Weir maps itself (arena.h).
  *
- * Owned by its pool, from the pool's creation until the backing is closed. Each kind begins with a struct weir__backing and has a table of
- * operations, so that whoever serves, trims or looks at a pool need not know which kind it is. What differs by kind, and is no operation,
- * is a constant of the table.
+ * A pool owns its backing, from the pool's creation until the backing is closed. The struct of each kind begins with a struct weir__backing
+ * and has a table of operations, so that the code that serves, trims or reports a pool need not know the kind. Constants of the table state
+ * the other differences between the kinds.
  *
- * A backing knows neither pools nor weirs: what it needs of them it is told. Where nothing else is said, operations are called in relaxed
- * capture mode, and any thread may call them at any time.
+ * A pool of CUDA's may have a *twin*, a second pool of CUDA's that serves only small requests (cuda.h). Memory of a pool is *reserved* if
+ * the pool has got the memory from the device, and *idle* if it is reserved, no block uses it and its frees are complete. A *cap* (the
+ * policy's max_size) bounds the reserved bytes. Codes are those of the GPU interface (lib/gpu/gpu.h) unless a comment names others.
+ *
+ * A backing knows neither pools nor weirs: the caller passes in what it needs. The caller is in relaxed capture mode unless a comment says
+ * "in any capture mode". Any thread may call an operation at any time, unless the comment asks for the pool's lock.
  */
 #ifndef WEIR_LIB_BACKING_H
 #define WEIR_LIB_BACKING_H
@@ -25,124 +29,142 @@ struct weir__backing;
 struct weir__extent;
 struct weir__recorder;
 
-/* A stream as a call names it. It is alive for the time of the call. Without names_streams only the handle is set, and the device of a free. */
+/* A stream that the present call of the program names, and which is alive during that call. For a backing without `names_streams` the
+   caller sets only `handle`, and `device` for a free. */
 struct weir__user {
     gpu_stream handle;
-    int device;              /* of the stream of a free, as far as the caller knows */
-    struct weir__line *line; /* the caller uses it. NULL for a request: no host memory */
-    struct weir__debt *debt; /* the backing's own on that line; NULL: it has to be found */
-    bool may_capture; /* whether it captures is to be asked before a free, as a capture cannot free what is older */
+    int device;              /* for a free: the device of the stream, as far as the caller knows */
+    struct weir__line *line; /* the line of the stream, which the caller uses. NULL in a request if host memory ran out */
+    struct weir__debt *debt; /* the backing's debt on that line. NULL: the backing has to find the debt */
+    /* the stream may be capturing. A free checks that first, since a capture cannot free a block that is older than the capture */
+    bool may_capture;
 };
 
-/* How far a backing is to go for a request; CUDA's pool makes no such difference. */
+/* What a backing may do to serve a request. The caller goes on to the next value if nothing fits. CUDA's pool ignores the value. */
 enum weir__serve {
-    WEIR__SERVE_KNOWN, /* only what is known to be free for its stream */
-    WEIR__SERVE_LOOK,  /* after a look at the events, by which more may be known */
-    WEIR__SERVE_GROW,  /* by mapping more, or by making the stream wait for what others freed */
+    WEIR__SERVE_KNOWN, /* use memory that is known to be free for the stream */
+    WEIR__SERVE_LOOK,  /* query the events first, after which more memory may be known to be complete */
+    WEIR__SERVE_GROW,  /* map more memory, or make the stream wait for frees of other streams */
 };
 
-#define WEIR__SERVE_FURTHER 0x10001 /* a code, none of CUDA's: nothing fits, and a later value of enum weir__serve may help */
-#define WEIR__LACK_CAP 0x10000      /* what a request may lack, like the codes of page.h: max_size, */
-#define WEIR__LACK_TURN 0x10002     /* or that what another request took above max_size is back */
+#define WEIR__SERVE_FURTHER 0x10001 /* a code that no GPU call returns: nothing fits, and a later value of enum weir__serve may help */
+#define WEIR__LACK_CAP 0x10000      /* ask->lack: the pool's cap stopped the request */
+#define WEIR__LACK_TURN 0x10002     /* ask->lack: another request has taken the pool above its cap, and that memory must come back first */
 
-/* One request to a backing. Part of the request (alloc/request.h), of one thread. */
+/* One request to a backing: a member of struct weir__request (alloc/request.h), used by one thread. */
 struct weir__ask {
     struct weir__user user;
     enum weir__serve how;
-    bool small;    /* the twin is asked, and not the pool itself */
-    bool is_alone; /* nobody else asks, as in recovery: a refusal is to leave nothing behind */
+    bool small;    /* the request goes to the twin, not to the pool itself */
+    bool is_alone; /* no other thread asks the pool at this time, as in recovery: a refused request must leave no memory with the pool */
 
-    struct weir__extent *extent; /* what an arena gave */
-    int lack;                    /* which want made GPU_OUT_OF_MEMORY: WEIR__LACK_…, or a code of page.h; 0: of the device's memory */
-    uint64_t waited;   /* nanoseconds that the request had to wait for others or for frees since the last event about that */
-    uint64_t taken[2]; /* bytes at most that refused attempts have left with the pool, and with its twin */
-    uint64_t before;   /* bytes reserved without the twin before the first attempt; 0: nobody had a reason to ask */
+    struct weir__extent *extent; /* the extent that an arena gave to the request */
+    /* the reason for GPU_OUT_OF_MEMORY: a WEIR__LACK code or one of page.h. 0: the device has no memory left */
+    int lack;
+    /* nanoseconds that the request has waited for other threads or for frees, and that no recorded event has reported yet */
+    uint64_t waited;
+    uint64_t taken[2]; /* an upper bound of the bytes that refused attempts have left with the pool, [0], and with its twin, [1] */
+    uint64_t before;   /* bytes that the pool without its twin had reserved before the first attempt; 0: not read */
 };
 
-/* Bytes of one moment. */
+/* A backing's bytes at one moment. */
 struct weir__backing_figures {
     uint64_t reserved;
-    uint64_t idle; /* of these: nobody uses them, no work is behind their frees as far as is known, and they can go back to the device */
+    /* the part of `reserved` that no block uses, that has no pending frees as far as is known, and that can go back to the device */
+    uint64_t idle;
 };
 
-/* How a backing ended. */
+/* The result of closing a backing. */
 struct weir__closing {
-    uint64_t pending; /* bytes that were never seen complete, and stay out of use for good */
-    bool is_left;     /* the driver did not take back what nobody uses: */
-    uint64_t left;    /* so many bytes, or only addresses */
+    uint64_t pending; /* bytes whose frees were never seen complete. They stay out of use for good */
+    bool is_left;     /* the driver refused to take back memory or addresses that no block uses */
+    uint64_t left;    /* the bytes of that memory; 0 if only addresses are left */
 };
 
 struct weir__backing_ops {
-    bool is_arena;           /* for creation, statistics and the recorder's flags; elsewhere the rest of this table says what matters */
-    bool lends_idle;         /* the driver takes what is idle here for any other pool of CUDA's; else only Weir can */
-    bool records_growth;     /* it writes down itself what it maps; each does so for what it gives back on its own account */
-    bool names_streams;      /* requests and frees say more of their stream than its handle, and it counts its frees by itself */
-    bool asks_caches;        /* before it grows it answers WEIR__SERVE_FURTHER, and what caches give up then costs no call of the driver */
-    uint64_t large;          /* bytes from which on a block is apart from smaller ones, which leave no room for it; 0: nowhere */
-    uint64_t step;           /* bytes that go back at a time */
-    uint64_t grow, trim;     /* nanoseconds for a GiB (measured on an H200) */
-    const char *call_to_free; /* what frees a block that has outlived its pool */
+    /* the kind. Only creation, statistics and the recorder's flags ask for it; other code uses the members below */
+    bool is_arena;
+    /* the driver gives idle memory of this pool to any other pool of CUDA's that needs some. Otherwise only Weir can do so */
+    bool lends_idle;
+    /* the backing records itself when it maps memory. Backings of both kinds record what they give back on their own account */
+    bool records_growth;
+    bool names_streams;      /* callers fill all of struct weir__user, not just the handle, and the backing counts its frees itself */
+    /* before it maps memory, the backing returns WEIR__SERVE_FURTHER: memory that caches give up then costs no call of the driver */
+    bool asks_caches;
+    uint64_t large;          /* blocks of this size or more lie apart from smaller ones. 0: no block does */
+    uint64_t step;           /* the unit, in bytes, in which memory goes back to the device */
+    uint64_t grow, trim;     /* nanoseconds to map and to give back one GiB (measured on an H200) */
+    const char *call_to_free; /* the call, for messages, by which the program frees a block that has outlived its pool */
 
-    /* Serves so many bytes. Returns the waist's code, or WEIR__SERVE_FURTHER; GPU_OUT_OF_MEMORY sets ask->lack. In any capture mode. */
+    /* Serves a request of `bytes`. Returns the code, or WEIR__SERVE_FURTHER. Sets ask->lack if the code is GPU_OUT_OF_MEMORY. In any
+       capture mode. */
     int (*serve)(struct weir__backing *backing, struct weir__ask *ask, uint64_t bytes, void **block);
-    /* A request was refused that asked beside others: whether it may have left memory behind. *keep: bytes that are to stay reserved. */
+    /* Called after a refused request that other threads' requests ran beside. Returns whether that request may have left memory with the
+       pool, and sets *keep to the bytes that are to stay reserved. */
     bool (*was_refused)(struct weir__backing *backing, struct weir__ask *ask, uint64_t *keep);
-    /* Takes a block back, in the order of the stream. Returns the waist's code, or WEIR__PAGE_NO_HOST_MEMORY; nothing was done then. In any
+    /* Frees a block in stream order. Returns the code, or WEIR__PAGE_NO_HOST_MEMORY. After a failure the block is still live. In any
        capture mode. */
     int (*give)(struct weir__backing *backing, void *block, struct weir__extent *extent, struct weir__user *user);
-    /* Makes so many bytes idle. */
+    /* Allocates and frees `bytes`, so that the backing has that memory idle afterwards. Returns the code. */
     int (*extend)(struct weir__backing *backing, uint64_t bytes);
-    /* Gives back what is idle until `keep` bytes are reserved. is_patient: idle streams get a moment to come to their last frees. Called
-       with the pool's lock. */
+    /* Gives idle memory back to the device until `keep` bytes are reserved. is_patient: first waits a moment for the last frees of idle
+       streams to complete. Returns the code. Called with the pool's lock. */
     int (*give_back)(struct weir__backing *backing, uint64_t keep, bool is_patient);
-    /* Bytes that were to go back, and that the driver has not taken so far. */
+    /* Returns the bytes that the driver has refused to take back so far. */
     uint64_t (*left)(struct weir__backing *backing);
-    /* Ends it, but for CUDA's handles (weir__cuda_destroy()). The struct of an arena lives on while blocks of it are live. Whoever calls it
-       alone knows the pool. */
+    /* Closes the backing, except for the handles of CUDA, which weir__cuda_destroy() destroys. The struct of an arena lives on while blocks
+       of the arena are live. No other thread knows the pool at this time. */
     void (*close)(struct weir__backing *backing, struct weir__closing *closing);
 
-    /* A stream was synchronised: what is idle above the threshold, or the cap, goes back, unless CUDA has seen to that. */
+    /* Called after a stream was synchronised. Gives idle memory above the threshold, or above the cap, back to the device. Does nothing
+       where CUDA does that itself. */
     void (*synchronised)(struct weir__backing *backing);
 
-    /* One attribute of CUDA's, as the policy says it; the peak of what is reserved starts anew with 0. Called with the pool's lock, but for
-       the peak, as are the next two. Returns the waist's code. */
+    /* Sets an attribute of CUDA's pools as the policy says. Setting the peak of reserved bytes to 0 starts the peak anew. Returns the code.
+       Called with the pool's lock, except for that peak. */
     int (*set)(struct weir__backing *backing, enum gpu_pool_attribute attribute, uint64_t value);
-    /* Gives a device access, or takes it back. After a failure all is as before. */
+    /* Gives a device access to the memory, or withdraws it. After a failure the access is as before. Returns the code. Called with the
+       pool's lock. */
     int (*set_peer)(struct weir__backing *backing, int peer, bool grant);
-    /* From now on no more than so many bytes are reserved; 0: no bound. An arena gives back at once what is idle above that, and CUDA's pool
-       for the next request that would grow it. */
+    /* Sets the cap to max_size bytes; 0: no cap. An arena at once gives back idle memory above the cap. CUDA's pool does so when the next
+       request would make it grow. Called with the pool's lock. */
     void (*set_cap)(struct weir__backing *backing, uint64_t max_size);
 
-    /* One figure of CUDA's; 0 where the driver does not have it. Returns the waist's code. */
+    /* Reads a figure of CUDA's pools, or 0 if the driver does not have the figure. Returns the code. */
     int (*read)(struct weir__backing *backing, enum gpu_pool_attribute attribute, uint64_t *value);
-    /* Bytes that a request may find at the first look; *reserved is 0 where nobody knows. In any capture mode. */
+    /* Returns the bytes that no block uses: a request may find them free. Sets *reserved to the reserved bytes, or 0 if they are not known.
+       In any capture mode. */
     uint64_t (*idle)(struct weir__backing *backing, uint64_t *reserved);
     void (*figures)(struct weir__backing *backing, struct weir__backing_figures *figures);
-    /* Bytes that were freed and not seen complete. 0 of CUDA's pool, of which the pool's debts know. */
+    /* Returns the pending bytes. Always 0 for CUDA's pool, whose debts have that number. */
     uint64_t (*pending)(struct weir__backing *backing);
-    /* Whether some of it was freed and not seen complete, so that it cannot be closed yet. Not of an exportable pool, whose debts tell. */
+    /* Returns whether frees are pending, so that the pool cannot be destroyed yet. Not called for an exportable pool, whose debts tell
+       that. */
     bool (*has_pending)(struct weir__backing *backing);
-    /* Bytes of `idle` that cannot go back, as something lives in the same page. false: nobody knows. */
+    /* Sets *bytes to the bytes of `idle` that cannot go back to the device, since a live block lies in the same page. Returns false if that
+       is not known. */
     bool (*pinned)(struct weir__backing *backing, uint64_t *bytes);
 
-    /* From now on it records what it maps, or gives back on its own account, as of the pool with that number. */
+    /* From now on the backing records the memory that it maps, or gives back on its own account, under the number `pool`. */
     void (*record)(struct weir__backing *backing, struct weir__recorder *recorder, unsigned pool);
-    /* Until the second, nothing is mapped nor unmapped that is recorded, so that figures stand on the right side of such events. false:
-       something is right now, and there is no second. */
+    /* From hold() to release() the backing maps and unmaps nothing that it records, so that figures recorded in between are in the right
+       order with such events. hold() returns false if another thread is mapping or unmapping now: then do not call release(). */
     bool (*hold)(struct weir__backing *backing);
     void (*release)(struct weir__backing *backing);
 };
 
 struct weir__backing {
-    const struct weir__backing_ops *ops; /* fixed, as the next three */
+    const struct weir__backing_ops *ops; /* this member and the next two never change */
     const struct gpu *gpu;
     int device;
-    struct weir__debts debts; /* what was freed of it and is not known to be complete. Its group is the device of the weir */
-    pthread_mutex_t *lock;      /* the pool's, which guards what is set and the order in which CUDA hears of it */
-    _Atomic uint64_t threshold; /* bytes that stay reserved when a stream is synchronised. Written under *lock, as the next */
-    /* Bytes that others may have pending before a stream rather waits for them than lets this grow; UINT64_MAX: any */
+    struct weir__debts debts; /* the memory that was freed and is not known to be complete. The group is the device of the weir */
+    pthread_mutex_t *lock;      /* the pool's lock. It guards the attributes, and the order in which they are written to CUDA */
+    /* bytes that stay reserved when a stream is synchronised. This member and the next are written under *lock */
+    _Atomic uint64_t threshold;
+    /* If other streams have more than this pending, a stream waits for their frees instead of letting the backing grow. UINT64_MAX: it
+       never waits */
     _Atomic uint64_t pending_max;
-#define WEIR__PENDING_AUTO (UINT64_MAX - 1) /* what leaves no more reserved than was in use at most, and a little */
+#define WEIR__PENDING_AUTO (UINT64_MAX - 1) /* a limit by which the reserved bytes stay at the peak of the bytes in use, plus a little */
 };
 
 #endif
