@@ -9,7 +9,8 @@ static struct weir__cuda *cuda_of(struct weir__backing *backing)
     return (struct weir__cuda *)backing;
 }
 
-/* After the driver found no memory: whether it was the cap that it enforces, while the device still has room. */
+/* Called after the driver found no memory for `bytes`. Returns whether the cause was the cap that the driver enforces, while the device (or
+   the host, for host memory) still has room. */
 static bool was_at_cap(const struct weir__cuda *cuda, uint64_t bytes, bool small)
 {
     const struct gpu *gpu = cuda->backing.gpu;
@@ -25,7 +26,8 @@ void weir__cuda_note_taken(struct weir__ask *ask, uint64_t bytes)
     *taken = steps < UINT64_MAX / POLICY_GROWTH_STEP - *taken / POLICY_GROWTH_STEP ? *taken + steps * POLICY_GROWTH_STEP : UINT64_MAX;
 }
 
-/* A first attempt, which is beside others, cannot lower the threshold, so a refusal may leave whole steps behind. */
+/* Fills in `ask` after a refusal. Only an attempt that is alone could lower the threshold, so any other may have left whole growth steps
+   with the pool. */
 static __attribute__((noinline)) int refuse(const struct weir__cuda *cuda, struct weir__ask *ask, uint64_t bytes)
 {
     if (!ask->is_alone)
@@ -49,7 +51,7 @@ static int serve(struct weir__backing *backing, struct weir__ask *ask, uint64_t 
     if (watched)
         return weir__cap_serve(cuda, watched, ask, bytes, block);
     int code = weir__cuda_ask(cuda, ask, bytes, ask->user.handle, block);
-    /* Under a cap that came meanwhile, requests that found room did not know of this one. */
+    /* If a cap was set during this call, the requests that already found room under the cap did not count this one. */
     if (__builtin_expect(atomic_load_explicit(&cuda->cap.max_size, memory_order_relaxed) != 0, false))
         weir__cap_forget_room(&cuda->cap);
     return code;
@@ -78,7 +80,7 @@ static int give(struct weir__backing *backing, void *block, struct weir__extent 
     return backing->gpu->free_async(block, user->handle);
 }
 
-/* By taking so many bytes and giving them back, on a stream of its own. */
+/* Allocates and frees a block of `bytes` on a stream of its own, so that the pool has the memory idle. */
 static int extend(struct weir__backing *backing, uint64_t bytes)
 {
     struct weir__cuda *cuda = cuda_of(backing);
@@ -91,7 +93,8 @@ static int extend(struct weir__backing *backing, uint64_t bytes)
         if (code == GPU_SUCCESS) {
             code = gpu->free_async(ptr, stream);
             if (code != GPU_SUCCESS)
-                gpu->free_async(ptr, stream); /* nobody else knows of this block: it would pin the pool for good */
+                /* tries again: no other code could free the block, which would keep the pool from being destroyed for good */
+                gpu->free_async(ptr, stream);
         }
         if (code == GPU_SUCCESS)
             code = gpu->stream_synchronize(stream);
@@ -100,7 +103,7 @@ static int extend(struct weir__backing *backing, uint64_t bytes)
     return code;
 }
 
-/* 0 where CUDA does not say. */
+/* Returns the reserved bytes of the handle, or 0 if CUDA does not have the figure. */
 static uint64_t reserved_by(const struct gpu *gpu, gpu_pool handle)
 {
     uint64_t reserved = 0;
@@ -113,11 +116,12 @@ static int give_back(struct weir__backing *backing, uint64_t keep, bool is_patie
     struct weir__cuda *cuda = cuda_of(backing);
     const struct gpu *gpu = backing->gpu;
     int code = GPU_SUCCESS;
-    (void)is_patient; /* what CUDA was not told to be complete stays */
+    (void)is_patient; /* CUDA gives back only memory whose frees it knows to be complete: waiting for others would not help */
     if (cuda->was_lent) {
-        /* The device would get nothing, and the pool could not use it again (measured): it goes back when the pool is made anew. */
+        /* Trimming would give the device nothing, and the pool could not use the trimmed memory again (measured). The memory goes back to
+           the device when the pool is replaced by a new one. */
     } else if (cuda->small) {
-        /* The pool gives first; the twin, which serves the most requests, only what is still above `keep`. */
+        /* Trim the pool first. The twin serves the most requests, so trim it only by the bytes that are still above `keep`. */
         uint64_t small = reserved_by(gpu, cuda->small);
         code = gpu->pool_trim(cuda->handle, keep > small ? keep - small : 0);
         uint64_t main = reserved_by(gpu, cuda->handle);
@@ -144,10 +148,12 @@ bool weir__cuda_is_complete(const struct gpu *gpu, gpu_pool handle)
     int code = gpu->pool_trim(handle, 0);
     if (code == GPU_SUCCESS)
         code = gpu->pool_get(handle, GPU_POOL_RESERVED, &reserved);
-    /* A driver without figures cannot be asked; one that refuses the pool has lost it. Neither is worth keeping the pool for. */
+    /* A driver without figures cannot tell, and a driver that refuses the pool's handle has lost the pool. In neither case is keeping the
+       pool of any use. */
     return code != GPU_SUCCESS || reserved == 0;
 }
 
+/* weir__cuda_destroy() for one handle (NULL: there is none), which becomes NULL if it is destroyed. */
 static int destroy(const struct gpu *gpu, gpu_pool *handle, bool is_settled, bool asks_figures)
 {
     int code = GPU_SUCCESS;
@@ -176,7 +182,7 @@ int weir__cuda_destroy(struct weir__cuda *cuda, bool is_settled, bool asks_figur
     return code;
 }
 
-/* The handles may outlive the backing's pool, which destroys them. */
+/* Does nothing: the handles may outlive the backing, and weir__cuda_destroy() destroys them. */
 static void leave_handles(struct weir__backing *backing, struct weir__closing *closing)
 {
     (void)backing, (void)closing;
@@ -187,7 +193,7 @@ static void synchronised(struct weir__backing *backing)
     (void)backing;
 }
 
-/* Of pool and twin together. */
+/* Reads the sum of the figures of pool and twin. */
 static int read_figure(struct weir__backing *backing, enum gpu_pool_attribute attribute, uint64_t *value)
 {
     struct weir__cuda *cuda = cuda_of(backing);
@@ -202,7 +208,7 @@ static int read_figure(struct weir__backing *backing, enum gpu_pool_attribute at
     return code == GPU_NOT_SUPPORTED ? GPU_SUCCESS : code;
 }
 
-/* Without the twin, which mostly is enough. */
+/* Leaves the twin out, since the figures of the pool are enough in most cases. */
 static uint64_t idle_of(struct weir__backing *backing, uint64_t *reserved)
 {
     struct weir__cuda *cuda = cuda_of(backing);
@@ -260,7 +266,8 @@ static int set(struct weir__backing *backing, enum gpu_pool_attribute attribute,
     return code == GPU_SUCCESS && cuda->small ? weir__cuda_write(cuda, cuda->small, attribute, value) : code;
 }
 
-/* Grants or withdraws one peer's access to one handle and reads it back. */
+/* Grants or withdraws one peer's access to one handle, and reads the access back. Returns the GPU code, or GPU_NOT_SUPPORTED if CUDA has
+   not changed the access. */
 static int set_access(const struct gpu *gpu, gpu_pool handle, int peer, enum gpu_access access)
 {
     enum gpu_access seen;
@@ -288,7 +295,7 @@ static int set_peer(struct weir__backing *backing, int peer, bool grant)
     return code;
 }
 
-/* The driver's cap is fixed when the pool is made; any other is watched. */
+/* The cap that the driver enforces is fixed when the pool is made. Any other cap is left to cuda_cap.c. */
 static void set_cap(struct weir__backing *backing, uint64_t max_size)
 {
     struct weir__cuda *cuda = cuda_of(backing);
@@ -313,7 +320,7 @@ int weir__cuda_copy(const struct weir__cuda *cuda, gpu_pool made, const bool *pe
     return code;
 }
 
-/* CUDA grows a pool without a word: only what a watched cap makes it give back is recorded here. */
+/* CUDA does not tell when it grows a pool. So the recorder gets only the memory that cuda_cap.c gives back. */
 static void record(struct weir__backing *backing, struct weir__recorder *recorder, unsigned pool)
 {
     cuda_of(backing)->recorder = recorder;

@@ -10,13 +10,13 @@
 
 #define STEP POLICY_GROWTH_STEP
 
-/* One request that CUDA is asked for. On the stack of the thread that asks. */
+/* One request of a pool with a cap. The struct is on the stack of the thread that makes the request. */
 struct growing {
     struct weir__cuda *cuda;
     struct weir__ask *ask;
-    uint64_t max_size; /* the cap when it began */
+    uint64_t max_size; /* the cap at the time when the request began */
     uint64_t size;     /* bytes asked for */
-    uint64_t most;     /* bytes that the pool may grow by: whole steps */
+    uint64_t most;     /* the worst growth of the pool by the request, in whole growth steps */
 };
 
 void weir__cap_init(struct weir__cap *cap, struct weir__fences *fences, const void *group)
@@ -58,7 +58,7 @@ static void count_end(struct weir__cap *cap, uint64_t most)
     weir__spin_unlock(&cap->room_lock);
 }
 
-/* Begins a request if there is room for it for certain, or anyway. Returns whether there is. */
+/* Counts the request as begun if there is room for it, or in any case if `anyway` is set. Returns whether there is room. */
 static bool take_room(const struct growing *growing, bool anyway)
 {
     struct weir__cap *cap = &growing->cuda->cap;
@@ -79,8 +79,8 @@ static uint64_t figure_of(struct weir__cuda *cuda, enum gpu_pool_attribute figur
     return value;
 }
 
-/* Asks CUDA what the pool has, which it returns, and finds the room that is left beside other requests. The caller has begun, and CUDA is not
-   being asked for its request. */
+/* Reads the reserved bytes of the pool from CUDA, computes the room that other requests leave, and returns the reserved bytes. The caller's
+   request has begun, and CUDA is not serving it now. */
 static uint64_t find_room(const struct growing *growing)
 {
     struct weir__cap *cap = &growing->cuda->cap;
@@ -89,7 +89,7 @@ static uint64_t find_room(const struct growing *growing)
     weir__spin_unlock(&cap->room_lock);
     uint64_t reserved = figure_of(growing->cuda, GPU_POOL_RESERVED);
     weir__spin_lock(&cap->room_lock);
-    /* Requests that have begun since may have been too late for CUDA's figure. */
+    /* CUDA's figure may leave out requests that began after `begun` was read, so count these too. */
     uint64_t most = reserved + others + (cap->begun - begun), max_size = atomic_load_explicit(&cap->max_size, memory_order_relaxed);
     cap->room = most < max_size ? max_size - most : 0;
     weir__spin_unlock(&cap->room_lock);
@@ -98,7 +98,7 @@ static uint64_t find_room(const struct growing *growing)
 
 /* Above the cap. With the lock ------------------------------------------------------------------------------------------------------- */
 
-/* Bytes of blocks that are still on their way back; of the blocks behind the first one each counts as a byte. */
+/* Returns the pending bytes of `undone`: those of the first block, and one byte for each further block. */
 static uint64_t look_at_undone(struct weir__cap *cap)
 {
     const struct weir__scope scope = {.fences = cap->undone.fences, .debts = &cap->undone};
@@ -112,13 +112,14 @@ static uint64_t look_at_undone(struct weir__cap *cap)
     return bytes;
 }
 
-/* CUDA may have used it for another block at once: once it is there, or where it may make streams wait for each other. */
+/* Returns whether the new block overlaps the one that was freed above the cap. CUDA may reuse that memory at once if its free is complete,
+   or if CUDA may make streams wait for each other. */
 static bool is_used_again(const struct weir__cap *cap, const void *block, uint64_t size)
 {
     return block && (uintptr_t)block < cap->block + cap->size && cap->block < (uintptr_t)block + size;
 }
 
-/* By how much the pool was above its cap shows in no later figure. */
+/* Records the trim, and before it the figures, since no later figure shows by how much the pool was above its cap. */
 static void record_trim(struct weir__cuda *cuda, uint64_t used, uint64_t before, uint64_t after, uint64_t took)
 {
     if (!cuda->recorder)
@@ -136,7 +137,7 @@ static void trim(const struct growing *growing)
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     pthread_mutex_lock(backing->lock);
     uint64_t used = figure_of(growing->cuda, GPU_POOL_USED), before = figure_of(growing->cuda, GPU_POOL_RESERVED);
-    /* CUDA gives whole steps back and never less than it was told to keep. */
+    /* CUDA gives back whole growth steps, and keeps at least the bytes that it was told to keep. */
     backing->ops->give_back(backing, growing->max_size / STEP * STEP, true);
     uint64_t after = figure_of(growing->cuda, GPU_POOL_RESERVED);
     pthread_mutex_unlock(backing->lock);
@@ -144,8 +145,8 @@ static void trim(const struct growing *growing)
     record_trim(growing->cuda, used, before, after, gpu->now() - begun);
 }
 
-/* Whether the pool with the new block (NULL: there is none) is not above its cap but for what is on its way back, once idle memory is given
-   back. */
+/* Returns whether the pool, with the new block (NULL: none), is within its cap, apart from the pending bytes of `undone`. Trims the pool if
+   it is not, and looks again. */
 static bool is_within(const struct growing *growing, const void *block)
 {
     struct weir__cap *cap = &growing->cuda->cap;
@@ -158,7 +159,8 @@ static bool is_within(const struct growing *growing, const void *block)
     return find_room(growing) <= limit;
 }
 
-/* Bytes were freed on the stream, which may be of another device. They get a mark, for which two tries are made. Returns the waist's code. */
+/* Counts `bytes` as freed on the stream, which may belong to another device, with a mark behind the free. Tries twice to record that mark.
+   Returns the GPU code. */
 static int mark_bytes(struct weir__debts *debts, uint64_t bytes, gpu_stream stream)
 {
     struct weir__fences *own = debts->fences, *fences = own;
@@ -177,7 +179,8 @@ static int mark_bytes(struct weir__debts *debts, uint64_t bytes, gpu_stream stre
     return code;
 }
 
-/* A block of an exportable pool was freed (cuda.h). Without a mark the pool stays for good. */
+/* Records a mark behind the free of a block of an exportable pool (cuda.h). If that fails, the pool is never known to be complete, and is
+   kept for good. */
 static void mark_free(struct weir__debts *debts, uint64_t bytes, gpu_stream stream)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(debts->fences->gpu);
@@ -186,15 +189,15 @@ static void mark_free(struct weir__debts *debts, uint64_t bytes, gpu_stream stre
     weir__relaxed_end(debts->fences->gpu, mode);
 }
 
-/* The block is behind work on that stream. */
+/* Counts the freed block in `undone`, since the stream has not reached the free yet. */
 static void count_undone(const struct growing *growing, const void *block, gpu_stream stream)
 {
     struct weir__cap *cap = &growing->cuda->cap;
     weir__spin_lock(&cap->room_lock);
-    /* Of a block that starts within a step, the first and the last step may be shared. */
+    /* A block that starts within a growth step may share its first and its last step with other blocks. */
     uint64_t own = cap->is_ragged ? growing->most - STEP : growing->most;
     weir__spin_unlock(&cap->room_lock);
-    /* Without a mark others would be refused until the stream gets there. */
+    /* A block without a mark is not counted, and other requests are refused until the stream reaches its free. */
     if (mark_bytes(&cap->undone, own && !cap->is_due ? own : 1, stream) == GPU_SUCCESS && !cap->is_due) {
         cap->block = (uintptr_t)block;
         cap->size = growing->size;
@@ -202,7 +205,8 @@ static void count_undone(const struct growing *growing, const void *block, gpu_s
     }
 }
 
-/* The block, which took the pool above its cap, was freed on the stream. What is complete at once is no memory that a recovery has found. */
+/* Called after the block, which took the pool above its cap, was freed on the stream. Counts the block in `undone` if the stream has not
+   reached the free yet, and trims the pool to its cap. */
 static void undo(const struct growing *growing, const void *block, gpu_stream stream)
 {
     const struct gpu *gpu = growing->cuda->backing.gpu;
@@ -231,30 +235,33 @@ static int give(const struct growing *growing, void *block, gpu_stream stream)
     return code;
 }
 
-/* Refused at the cap. */
+/* Refuses the request at the cap, for the reason `lack`. */
 static int refuse(const struct growing *growing, int lack)
 {
     growing->ask->lack = lack;
     return GPU_OUT_OF_MEMORY;
 }
 
-/* Asks on that stream. With the lock. */
+/* Makes the request on that stream, and frees the block again if the pool is above its cap then. Returns the GPU code. The caller holds the
+   cap's lock. */
 static int ask_on(const struct growing *growing, gpu_stream stream, void **block)
 {
     int code = weir__cuda_ask(growing->cuda, growing->ask, growing->size, stream, block);
     if (code != GPU_SUCCESS && code != GPU_OUT_OF_MEMORY)
         return code;
-    /* A refusal may have left with the pool what the device had. A block that cannot be given back is better served above the cap than lost. */
+    /* A refused request may also have left memory with the pool. If the block cannot be freed, serve it above the cap: otherwise the block
+       would be lost. */
     if (!is_within(growing, code == GPU_SUCCESS ? *block : NULL) && code == GPU_SUCCESS &&
         give(growing, *block, stream) == GPU_SUCCESS) {
         undo(growing, *block, stream);
-        weir__cuda_note_taken(growing->ask, growing->size); /* what of it is below the cap the pool has kept */
+        weir__cuda_note_taken(growing->ask, growing->size); /* the pool has kept the part of that memory that fits below the cap */
         code = refuse(growing, WEIR__LACK_CAP);
     }
     return code;
 }
 
-/* Lets the requester's stream come after the one that the block is from. */
+/* Makes the requester's stream wait for the stream `from`, on which the block was allocated. If that fails, frees the block and returns the
+   GPU code. */
 static int hand_over(const struct growing *growing, void *block, gpu_stream from)
 {
     const struct gpu *gpu = growing->cuda->backing.gpu;
@@ -271,7 +278,8 @@ static int hand_over(const struct growing *growing, void *block, gpu_stream from
     return code;
 }
 
-/* On a stream of recovery's own. Without one, on the requester's, unless the pool may be above its cap already. With the lock. */
+/* Makes the request on a stream of its own. If no stream can be made, uses the requester's stream, unless the pool may be above its cap
+   already. The caller holds the cap's lock. */
 static int ask_alone(const struct growing *growing, void **block)
 {
     const struct gpu *gpu = growing->cuda->backing.gpu;
@@ -296,7 +304,8 @@ static void lock_cap(const struct growing *growing)
     growing->ask->waited += gpu->now() - since;
 }
 
-/* Sees to what is on its way back. true: nothing is any more. With the lock. */
+/* Looks at `undone`. Trims the pool to its cap if nothing is pending there any more, or if the request is alone. Returns whether nothing is
+   pending. The caller holds the cap's lock. */
 static bool settle(const struct growing *growing)
 {
     struct weir__cap *cap = &growing->cuda->cap;
@@ -308,7 +317,7 @@ static bool settle(const struct growing *growing)
     return is_back;
 }
 
-/* The request may take the pool above its cap. */
+/* Serves a request without room. */
 static __attribute__((noinline)) int serve_risky(const struct growing *growing, void **block)
 {
     struct weir__cap *cap = &growing->cuda->cap;

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuda_cap.h - a cap on a pool of CUDA's that the driver does not enforce: one that was lowered since the pool was made, one on a pool and
- * its small twin together, and any on a driver before 12.2. What the pool has reserved stays below it, to the byte.
+ * cuda_cap.h - a cap on a pool of CUDA's that the driver does not enforce: a cap that was lowered since the pool was made, a cap on a
+ * pool and
+ * its twin together, and any cap on a driver before 12.2. Weir keeps the reserved bytes of the pool within the cap, to the byte.
  *
- * CUDA says only afterwards by how much a pool grew for a request. As long as there is room for the worst that a request can do, nothing is
- * asked. Beyond that, requests that may take the pool above its cap go one at a time; the block of one that did goes back at once, and the
- * memory with it. On a busy stream that takes until the stream gets there, so such a block is a debt (fence.h), and the next request sees to
- * it. Meanwhile the pool may be above its cap by that block, so that nobody else is refused for it, but by no more: no other request that may
- * take it there is tried on a stream of the program's. Recovery asks on a stream of its own: as that is idle, its growth is undone at once.
+ * CUDA tells only after a request by how much the pool has grown. As long as there is *room*, which means that the worst growth of the
+ * request
+ * stays within the cap, the request goes to CUDA with no further question. Requests without room go one at a time. If such a request
+ * takes the
+ * pool above its cap, its block is freed at once, and the pool is trimmed. The memory comes back when the stream reaches that free. Until
+ * then the block is a debt (fence.h) in `undone`, and the next request looks at that debt. During that time the pool may be above its
+ * cap by
+ * that block, so that other requests are not refused for it, but by no more: no other request without room goes to CUDA on a stream of the
+ * program. Recovery uses a stream of its own for its request: that stream is idle, so the growth is undone at once.
  *
- * Part of its pool of CUDA's. `lock` is held over CUDA calls by whoever may take the pool above its cap; `room_lock` is a leaf.
+ * The struct is part of its pool of CUDA's. A request without room holds `lock` over its calls of CUDA. No lock is taken below `room_lock`.
  */
 #ifndef WEIR_LIB_BACKING_CUDA_CAP_H
 #define WEIR_LIB_BACKING_CUDA_CAP_H
@@ -26,30 +31,32 @@ struct weir__ask;
 struct weir__cuda;
 
 struct weir__cap {
-    _Atomic uint64_t max_size; /* bytes; 0: nothing is watched. Written under room_lock */
-    atomic_bool has_strangers; /* others allocate from the pool, or may, without Weir: no room is ever known */
+    _Atomic uint64_t max_size; /* the cap in bytes; 0: no cap. Written under room_lock */
+    atomic_bool has_strangers; /* code other than Weir allocates from the pool, or may do so: no request has room then */
 
     pthread_mutex_t lock;
-    struct weir__debts undone; /* blocks that went back, by the bytes of steps that nobody can have until then: by so many the pool may be */
-    bool is_due;               /* above its cap. Something was on its way back at the last look; guarded by lock, as are the next two, */
-    uintptr_t block;           /* which tell of the block that is behind those bytes */
+    /* blocks that were freed because they took the pool above its cap, and whose frees are pending. They count with the bytes of the growth
+       steps that no other block shares: by that much the pool may be above its cap */
+    struct weir__debts undone;
+    bool is_due;               /* `undone` had pending bytes at the last look. `lock` guards this member and the next two */
+    uintptr_t block;           /* the address of the block behind these bytes, and `size` its size */
     uint64_t size;
 
-    weir__spin room_lock; /* guards the others */
-    bool is_ragged;       /* there were requests for other sizes than whole steps, so that blocks may share steps */
-    uint64_t room;        /* bytes that the pool may grow by for certain, whatever becomes of the requests that CUDA is being asked for */
-    uint64_t growing;     /* bytes that it may grow by for those, */
-    uint64_t begun;       /* and for all requests since it was made */
+    weir__spin room_lock; /* guards the members below */
+    bool is_ragged;       /* some request was not for whole growth steps, so blocks may share steps */
+    uint64_t room;        /* bytes by which the pool may grow within the cap, whatever the requests that CUDA is serving now do */
+    uint64_t growing;     /* the worst growth, in bytes, of the requests that CUDA is serving now */
+    uint64_t begun;       /* the worst growth of all requests that began since the pool was made */
 };
 
 void weir__cap_init(struct weir__cap *cap, struct weir__fences *fences, const void *group);
 void weir__cap_destroy(struct weir__cap *cap);
-/* From now on so many bytes are watched; 0: none. Called with the pool's lock. */
+/* Sets the cap to max_size bytes; 0: no cap. The caller holds the pool's lock. */
 void weir__cap_set(struct weir__cap *cap, uint64_t max_size);
-/* Room is to be found anew, as a request that was not watched takes some. */
+/* Sets the room to 0, so that the next request computes it anew: a request that did not count itself may have used some. */
 void weir__cap_forget_room(struct weir__cap *cap);
 
-/* Serves under the cap, which was `max_size` when the request began: as the operation does (backing.h). */
+/* Serves a request under the cap, like the operation serve() of backing.h. max_size: the cap at the time when the request began. */
 int weir__cap_serve(struct weir__cuda *cuda, uint64_t max_size, struct weir__ask *ask, uint64_t bytes, void **block);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* cuda_threshold.c - the release thresholds of CUDA's pools: who has which part, and what they are while recovery asks. */
+/* cuda_threshold.c - the release thresholds of CUDA's pools: how pool and twin divide the threshold, and how an attempt of recovery lowers
+   it. */
 #include "lib/backing/cuda.h"
 
 #include "lib/base/context.h"
 #include "policy/policy.h"
 
-#define TRIES 3 /* at putting a threshold back */
+#define TRIES 3 /* attempts to restore a lowered threshold */
 
 const enum gpu_pool_attribute weir__cuda_attributes[WEIR__CUDA_ATTRIBUTES] = {
     GPU_POOL_RELEASE_THRESHOLD,
@@ -33,12 +34,14 @@ uint64_t weir__cuda_written(const struct weir__cuda *cuda, enum gpu_pool_attribu
     return cuda->written[i];
 }
 
+/* Returns whether pool and twin divide the threshold: 0 and UINT64_MAX apply to each of them in full. */
 static bool shares_threshold(uint64_t threshold)
 {
     return threshold != 0 && threshold != UINT64_MAX;
 }
 
-/* Both handles' thresholds, or neither. The part that falls goes first, so that the sum is never above both the old and the new one. */
+/* Writes `rest` to the pool and `share` to the twin. If one write fails, both thresholds stay as they were. The threshold that falls is
+   written first, so that their sum never exceeds both the old and the new sum. */
 static int write_both(struct weir__cuda *cuda, uint64_t rest, uint64_t share)
 {
     const struct gpu *gpu = cuda->backing.gpu;
@@ -58,7 +61,7 @@ static int write_both(struct weir__cuda *cuda, uint64_t rest, uint64_t share)
     return code;
 }
 
-/* What the twin holds now is its share, and the pool has the rest, so that the two together keep at most `threshold`. */
+/* The twin's part is what the twin has reserved now, and the pool gets the rest, so that both together keep at most `threshold`. */
 int weir__cuda_set_threshold(struct weir__cuda *cuda, uint64_t threshold)
 {
     if (cuda->was_lent)
@@ -67,7 +70,7 @@ int weir__cuda_set_threshold(struct weir__cuda *cuda, uint64_t threshold)
     if (cuda->small && shares_threshold(threshold)) {
         uint64_t reserved = 0;
         if (cuda->backing.gpu->pool_get(cuda->small, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS)
-            reserved = threshold / 8; /* a driver without figures: a fixed share */
+            reserved = threshold / 8; /* the driver has no figures: the twin gets a fixed part */
         share = reserved < threshold ? reserved : threshold;
         rest = threshold - share;
     }
@@ -82,7 +85,7 @@ int weir__cuda_set_threshold(struct weir__cuda *cuda, uint64_t threshold)
 int weir__cuda_reshare(struct weir__cuda *cuda)
 {
     uint64_t now = 0;
-    /* The program may have set it through the handle of a default or current pool. */
+    /* The program may have written the threshold through the handle of a default or current pool. */
     int code = cuda->backing.gpu->pool_get(cuda->handle, GPU_POOL_RELEASE_THRESHOLD, &now);
     if (code != GPU_SUCCESS || now != weir__cuda_written(cuda, GPU_POOL_RELEASE_THRESHOLD))
         return code;
@@ -96,7 +99,8 @@ void weir__cuda_rebalance(struct weir__cuda *cuda)
     if (gpu->pool_get(cuda->small, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS ||
         gpu->pool_get(cuda->small, GPU_POOL_USED, &used) != GPU_SUCCESS)
         return;
-    /* The twin may grow sooner, where gaps are too small or frees are behind work. Its share is too small for one step at most then. */
+    /* The twin may also grow before it has served its idle bytes, if its gaps are too small or its frees are pending. Then its part is too
+       small by one growth step at most. */
     uint64_t idle = reserved > used ? reserved - used : 0;
     atomic_store(&cuda->small_idle, (int64_t)(idle < POLICY_GROWTH_STEP ? idle : POLICY_GROWTH_STEP));
     if (reserved <= atomic_load(&cuda->small_share))
@@ -110,14 +114,14 @@ void weir__cuda_rebalance(struct weir__cuda *cuda)
 
 /* Attempts of recovery ----------------------------------------------------------------------------------------------------------------- */
 
-/* A threshold that was lowered. */
+/* A threshold that an attempt of recovery has lowered to the bytes `to`, from `former`. */
 struct lowered {
     gpu_pool handle;
     uint64_t to, former;
-    bool is_ours; /* Weir wrote the former one. Else the program did, through the pool's handle */
+    bool is_ours; /* Weir wrote the former threshold. Otherwise the program did, through the pool's handle */
 };
 
-/* The part of the threshold that the handle is to have: the small twin's, or the other. */
+/* Returns the threshold that the policy asks for: the part of the twin if `small`, otherwise the part of the pool. */
 static uint64_t wanted(const struct weir__cuda *cuda, bool small)
 {
     uint64_t all = atomic_load(&cuda->backing.threshold), share = atomic_load(&cuda->small_share);
@@ -133,6 +137,7 @@ static int write_threshold(struct weir__cuda *cuda, const struct lowered *lowere
     return cuda->backing.gpu->pool_set(lowered->handle, GPU_POOL_RELEASE_THRESHOLD, bytes);
 }
 
+/* Lowers the handle's threshold to the bytes that the handle has reserved. Returns whether it did. The caller holds the pool's lock. */
 static bool lower(struct weir__cuda *cuda, gpu_pool handle, struct lowered *lowered)
 {
     const struct gpu *gpu = cuda->backing.gpu;
@@ -147,7 +152,7 @@ static bool lower(struct weir__cuda *cuda, gpu_pool handle, struct lowered *lowe
     return now > lowered->to && write_threshold(cuda, lowered, lowered->to) == GPU_SUCCESS;
 }
 
-/* Unless somebody else has changed the threshold meanwhile, through the handle of a default or current pool. */
+/* Restores the former threshold, unless the program has changed the threshold since, through the handle of a default or current pool. */
 static void put_back(struct weir__cuda *cuda, const struct lowered *lowered)
 {
     uint64_t now = lowered->to;
@@ -161,7 +166,8 @@ int weir__cuda_malloc_alone(struct weir__cuda *cuda, void **block, size_t size, 
 {
     const struct gpu *gpu = cuda->backing.gpu;
     struct lowered lowered;
-    /* What an exportable pool reserves stays reserved, and CUDA's figures of such a pool say otherwise (measured). */
+    /* An exportable pool keeps all memory that it has reserved, whatever its threshold, although CUDA's figures say otherwise (measured).
+     */
     if (cuda->is_exportable)
         return gpu->malloc_async(block, size, handle, stream);
     pthread_mutex_lock(cuda->backing.lock);
