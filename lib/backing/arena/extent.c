@@ -38,7 +38,7 @@ bool weir__extents_reserve_slow(struct weir__extents *extents, size_t count)
     return true;
 }
 
-/* A node below an extent. The caller reserved it, and says what it has. */
+/* Inserts an unused node below `extent` and returns it. The caller has reserved the node, and fills in its address, bytes and state. */
 static struct weir__extent *insert_before(struct weir__extents *extents, struct weir__extent *extent)
 {
     struct weir__extent *node = extents->unused, *before = extent->before;
@@ -53,7 +53,7 @@ static struct weir__extent *insert_before(struct weir__extents *extents, struct 
     return node;
 }
 
-/* Takes a node out of the range. It is not `end`. */
+/* Removes a node, which is not `end`, from the range, and adds it to the unused ones. */
 static void unlink_node(struct weir__extents *extents, struct weir__extent *node)
 {
     *(node->before ? &node->before->after : &extents->first) = node->after;
@@ -87,13 +87,14 @@ void weir__extents_clear(struct weir__extents *extents)
 
 /* What an extent is part of ------------------------------------------------------------------------------------------------------------ */
 
-/* The last free extent of the range is kept out of the bins, as it is taken only where nothing else fits. */
+/* Returns whether the extent is the last one before `end`. Such an extent is kept out of the bins, since it is used only if nothing else
+   fits. */
 static bool is_last(const struct weir__extents *extents, const struct weir__extent *extent)
 {
     return extent->after == &extents->end;
 }
 
-/* So is what is too small for any request. */
+/* Returns whether a free extent belongs in a bin. Extents too small for any request do not. */
 static bool is_in_bin(const struct weir__extents *extents, const struct weir__extent *extent)
 {
     return !is_last(extents, extent) && extent->bytes >> extents->least;
@@ -116,7 +117,7 @@ static void remove_from_bin(struct weir__extents *extents, struct weir__extent *
         weir__bin_remove(bins_of(extents, extent), weir__bin_of(extents, extent->bytes), extent);
 }
 
-/* Bytes that a stream, or everybody, has more or, as `bytes` is a difference, less of. */
+/* Adds `bytes` to the pending bytes of the stream or, if `stream` is NULL, to the complete bytes. A negated value subtracts. */
 static void count_free(struct weir__extents *extents, struct weir__extent_stream *stream, uint64_t bytes)
 {
     if (stream) {
@@ -145,13 +146,14 @@ static void remove_hole(struct weir__extents *extents, struct weir__extent *exte
 
 /* Merging ------------------------------------------------------------------------------------------------------------------------------ */
 
+/* Returns whether the two neighbours are free extents of the same sort, which are to be merged. */
 static bool merges(const struct weir__extent *one, const struct weir__extent *other)
 {
     return one->state == WEIR__EXTENT_FREE && other->state == WEIR__EXTENT_FREE && one->stream == other->stream &&
            (!one->stream || !one->stream->keeps_steps || one->sequence == other->sequence);
 }
 
-/* The upper neighbour takes over what is below it. */
+/* Merges the extent into `after`, its upper neighbour. */
 static void grow_down(struct weir__extents *extents, struct weir__extent *extent, struct weir__extent *after)
 {
     remove_from_bin(extents, after);
@@ -162,7 +164,7 @@ static void grow_down(struct weir__extents *extents, struct weir__extent *extent
     add_to_bin(extents, after);
 }
 
-/* The lower neighbour takes over what is above it, and what it merges with in turn. */
+/* Merges the extent into `before`, its lower neighbour, together with the upper neighbour if that merges too. */
 static void grow_up(struct weir__extents *extents, struct weir__extent *before, struct weir__extent *extent)
 {
     struct weir__extent *after = extent->after;
@@ -179,7 +181,7 @@ static void grow_up(struct weir__extents *extents, struct weir__extent *before, 
     add_to_bin(extents, before);
 }
 
-/* A free extent that is in no bin, but in the queue of its stream, merges with its neighbours or gets into its bin. */
+/* Merges a free extent with its neighbours, or adds it to its bin. The extent is in no bin yet, but in the queue of its stream. */
 static void settle_free(struct weir__extents *extents, struct weir__extent *extent)
 {
     struct weir__extent *before = extent->before;
@@ -191,7 +193,7 @@ static void settle_free(struct weir__extents *extents, struct weir__extent *exte
         add_to_bin(extents, extent);
 }
 
-/* A hole that is not in the list of holes merges with its neighbours. */
+/* Merges a hole with its neighbours, or adds it to the list of holes. The hole is not in the list yet. */
 static void settle_hole(struct weir__extents *extents, struct weir__extent *extent)
 {
     struct weir__extent *before = extent->before, *after = extent->after;
@@ -202,7 +204,7 @@ static void settle_hole(struct weir__extents *extents, struct weir__extent *exte
         extent = before;
     }
     if (after == &extents->end) {
-        /* What is free before it becomes the last. */
+        /* A free extent before the hole now becomes the last one before `end`, which is in no bin. */
         before = extent->before;
         if (before && before->state == WEIR__EXTENT_FREE)
             remove_from_bin(extents, before);
@@ -228,7 +230,7 @@ static void make_live(struct weir__extents *extents, struct weir__extent *extent
     extents->live_count++;
 }
 
-/* Takes the lower bytes of a free extent. */
+/* Takes the lower `bytes` of a free extent, and returns them as a live extent. */
 static struct weir__extent *take_from(struct weir__extents *extents, struct weir__extent *extent, uint64_t bytes)
 {
     struct weir__extent *taken = extent;
@@ -248,7 +250,7 @@ static struct weir__extent *take_from(struct weir__extents *extents, struct weir
     return taken;
 }
 
-/* Takes the lower bytes of a run of free extents. */
+/* Takes the lower `bytes` of several free neighbours, and returns them as one live extent. */
 static struct weir__extent *take_run(struct weir__extents *extents, struct weir__extent *first, uint64_t bytes)
 {
     uint64_t missing = bytes;
@@ -275,8 +277,8 @@ static struct weir__extent *take_run(struct weir__extents *extents, struct weir_
     return first;
 }
 
-/* The first of the neighbours that serve the stream together with this one, its own; NULL if another one of its own comes before it, which
-   leads there as well. */
+/* Returns the lowest of the neighbours that can serve the stream together with `extent`, a free extent of that stream. Returns NULL if an
+   extent of the stream lies below among these neighbours: the search from that one finds the same neighbours. */
 static struct weir__extent *run_of(struct weir__extent *extent)
 {
     struct weir__extent *before = extent->before;
@@ -284,10 +286,12 @@ static struct weir__extent *run_of(struct weir__extent *extent)
         return extent;
     if (before->stream)
         return NULL;
-    /* It is complete; so is nothing before that, or they would have merged. */
+    /* `before` is complete. A complete extent below it would have been merged with it. */
     return before->before && weir__extent_serves(before->before, extent->stream) ? NULL : before;
 }
 
+/* Returns the lowest extent from which on free neighbours, at least one of them pending on the stream, have `bytes` for the stream
+   together. Returns NULL if there is none. */
 static struct weir__extent *find_run(const struct weir__extents *extents, const struct weir__extent_stream *stream, uint64_t bytes)
 {
     struct weir__extent *found = NULL;
@@ -332,10 +336,10 @@ void weir__extents_give(struct weir__extents *extents, struct weir__extent *exte
     settle_free(extents, extent);
 }
 
-/* Moves an extent from the queue of its stream to that of another, as freed with that sequence; `to` NULL: its free is complete. */
+/* Moves an extent from the queue of its stream to the queue of `to`, as freed with that sequence. If `to` is NULL, the free is complete. */
 static void change_stream(struct weir__extents *extents, struct weir__extent *extent, struct weir__extent_stream *to, uint64_t sequence)
 {
-    bool is_free = extent->state == WEIR__EXTENT_FREE; /* or HELD, which is in no bin and not counted */
+    bool is_free = extent->state == WEIR__EXTENT_FREE; /* otherwise the extent is HELD: it is in no bin, and its bytes are not counted */
     weir__queue_remove(extent);
     if (is_free) {
         remove_from_bin(extents, extent);
@@ -378,7 +382,8 @@ uint64_t weir__extents_pass_on(struct weir__extents *extents, struct weir__exten
 
 /* Holding ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* Splits an extent that is in no bin and no list of holes; the upper part is in its stream's queue as well. */
+/* Splits off the part of the extent above `bytes`, and returns that part. The extent is in no bin and not in the list of holes. If the
+   extent is in the queue of a stream, both parts are. */
 static struct weir__extent *split(struct weir__extents *extents, struct weir__extent *extent, uint64_t bytes)
 {
     struct weir__extent *upper = insert_before(extents, extent->after);
@@ -391,7 +396,7 @@ static struct weir__extent *split(struct weir__extents *extents, struct weir__ex
     return upper;
 }
 
-/* `end` begins higher. */
+/* Holds the lowest `bytes` of `end`: `end` then begins above them. */
 static struct weir__extent *hold_end(struct weir__extents *extents, uint64_t bytes)
 {
     struct weir__extent *end = &extents->end, *last = end->before, *held = insert_before(extents, end);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/backing/arena/queue.h"
 
-/* Its neighbours in the queue, which it knows already, get to know it. */
+/* Links the extent into the queue of its stream, between its members `earlier` and `later`, which the caller has set. */
 static void link_between(struct weir__extent *extent)
 {
     struct weir__extent_stream *stream = extent->stream;
