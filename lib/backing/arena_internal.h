@@ -3,10 +3,8 @@
  * arena_internal.h - the struct of an arena, with the functions that arena.c and arena_serve.c share.
  *
  * An arena has two locks. No thread waits for the GPU while it holds one of them. `growing` is held by the thread that maps or unmaps
- * pages.
- * `lock`, a spin lock, guards the extents; it is taken below `growing` and below the lock of a debt, and no lock is taken below it.
- * `lock` is
- * released during the driver's calls on pages.
+ * pages. `lock`, a spin lock, guards the extents; it is taken below `growing` and below the lock of a debt, and no lock is taken below it.
+ * `lock` is released during the driver's calls on pages.
  */
 #ifndef WEIR_LIB_BACKING_ARENA_INTERNAL_H
 #define WEIR_LIB_BACKING_ARENA_INTERNAL_H

@@ -147,8 +147,9 @@ struct weir__backing_ops {
 
     /* From now on the backing records the memory that it maps, or gives back on its own account, under the number `pool`. */
     void (*record)(struct weir__backing *backing, struct weir__recorder *recorder, unsigned pool);
-    /* From hold() to release() the backing maps and unmaps nothing that it records, so that figures recorded in between are in the right
-       order with such events. hold() returns false if another thread is mapping or unmapping now: then do not call release(). */
+    /* Between hold() and release() the backing maps and unmaps no memory that it records, so that figures recorded in that time are in the
+       right order with such events. hold() returns false if another thread is mapping or unmapping now: the caller then does not call
+       release(). */
     bool (*hold)(struct weir__backing *backing);
     void (*release)(struct weir__backing *backing);
 };
@@ -161,8 +162,8 @@ struct weir__backing {
     pthread_mutex_t *lock;      /* the pool's lock. It guards the attributes, and the order in which they are written to CUDA */
     /* bytes that stay reserved when a stream is synchronised. This member and the next are written under *lock */
     _Atomic uint64_t threshold;
-    /* If other streams have more than this pending, a stream waits for their frees instead of letting the backing grow. UINT64_MAX: it
-       never waits */
+    /* If other streams have more bytes pending than this limit, a stream waits for their frees instead of letting the backing grow. With
+       UINT64_MAX no stream waits */
     _Atomic uint64_t pending_max;
 #define WEIR__PENDING_AUTO (UINT64_MAX - 1) /* a limit by which the reserved bytes stay at the peak of the bytes in use, plus a little */
 };

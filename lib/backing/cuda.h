@@ -11,17 +11,14 @@
  *
  * CUDA promises that a pool with pending frees may be destroyed and disappears once they are complete. Measured (H200, driver 580): another
  * thread that allocates during that time crashes inside the driver. So Weir destroys a handle only once every free was seen complete.
- * CUDA's
- * figures tell that: no memory of the pool is reserved any more. The figures of an exportable pool do not tell it. They leave out blocks
- * that
- * other processes may have had, and do not fall to 0 while such a block keeps a growth step (measured). So each free in an exportable pool
- * has a mark of lib/fence/ behind it, and the pool's debts tell when all frees are complete. If no mark can be recorded for a free, the
- * handle is kept for good.
+ * CUDA's figures tell that: no memory of the pool is reserved any more. The figures of an exportable pool do not tell it. They leave out
+ * blocks that other processes may have had, and do not fall to 0 while such a block keeps a growth step (measured). So each free in an
+ * exportable pool has a mark of lib/fence/ behind it, and the pool's debts tell when all frees are complete. If no mark can be recorded for
+ * a free, the handle is kept for good.
  *
  * The struct is part of its pool. "The lock" below is the pool's lock. An *exchange* replaces the handle of an exportable pool by a new one
- * (lend.h). A thread that uses the handle without the pool's lock holds `exchange` for reading. The thread that replaces the handle
- * holds the
- * lock and only tries to lock `exchange`, so that readers may take `exchange` before or after the lock.
+ * (lend.h). A thread that uses the handle without the pool's lock holds `exchange` for reading. The thread that replaces the handle holds
+ * the lock and only tries to lock `exchange`, so that readers may take `exchange` before or after the lock.
  */
 #ifndef WEIR_LIB_BACKING_CUDA_H
 #define WEIR_LIB_BACKING_CUDA_H
@@ -51,7 +48,8 @@ struct weir__cuda {
     atomic_bool was_lent;
     uint64_t written[WEIR__CUDA_ATTRIBUTES]; /* the values that Weir wrote last for `handle`. Guarded by the lock */
     _Atomic uint64_t small_share; /* the twin's part of the threshold; UINT64_MAX: the threshold is not divided. Written under the lock */
-    _Atomic int64_t small_idle;   /* bytes that the twin may still serve before Weir reads its figures again. Any thread writes it */
+    /* bytes that the twin may still serve before Weir reads its figures again. Any thread may write this member */
+    _Atomic int64_t small_idle;
 };
 
 /* Initialises the backing. The struct is zero, and its owner sets the handles. fences: those of the pool's device. group: the group of the
@@ -114,8 +112,8 @@ void weir__cuda_note_taken(struct weir__ask *ask, uint64_t bytes);
 /* Divides the threshold anew if the twin has reserved more than its part. Call it without the lock. */
 void weir__cuda_rebalance(struct weir__cuda *cuda);
 
-/* Call it after the twin has served a request. The function reads CUDA's figures only once the twin has served as many bytes as it had idle
-   at the last reading. */
+/* Called after the twin has served a request. Reads CUDA's figures only once the twin has served as many bytes as it had idle at the last
+   reading. */
 static inline void weir__cuda_small_served(struct weir__cuda *cuda, uint64_t bytes)
 {
     if (atomic_load_explicit(&cuda->small_share, memory_order_relaxed) != UINT64_MAX &&

@@ -317,7 +317,8 @@ static bool settle(const struct growing *growing)
     return is_back;
 }
 
-/* Serves a request without room. */
+/* Serves a request without room (cuda_cap.h). If memory is still pending in `undone`, and the request is not alone, looks for room once
+   more, and refuses the request with WEIR__LACK_TURN if there is none. */
 static __attribute__((noinline)) int serve_risky(const struct growing *growing, void **block)
 {
     struct weir__cap *cap = &growing->cuda->cap;

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuda_cap.h - a cap on a pool of CUDA's that the driver does not enforce: a cap that was lowered since the pool was made, a cap on a
- * pool and
- * its twin together, and any cap on a driver before 12.2. Weir keeps the reserved bytes of the pool within the cap, to the byte.
+ * cuda_cap.h - a cap on a pool of CUDA's that the driver does not enforce: a cap that was lowered since the pool was made, a cap on a pool
+ * and its twin together, and any cap on a driver before 12.2. Weir keeps the reserved bytes of the pool within the cap, to the byte.
  *
  * CUDA tells only after a request by how much the pool has grown. As long as there is *room*, which means that the worst growth of the
- * request
- * stays within the cap, the request goes to CUDA with no further question. Requests without room go one at a time. If such a request
- * takes the
- * pool above its cap, its block is freed at once, and the pool is trimmed. The memory comes back when the stream reaches that free. Until
- * then the block is a debt (fence.h) in `undone`, and the next request looks at that debt. During that time the pool may be above its
- * cap by
- * that block, so that other requests are not refused for it, but by no more: no other request without room goes to CUDA on a stream of the
- * program. Recovery uses a stream of its own for its request: that stream is idle, so the growth is undone at once.
+ * request stays within the cap, the request goes to CUDA with no further question. Requests without room go one at a time. If such a
+ * request takes the pool above its cap, its block is freed at once, and the pool is trimmed. The memory comes back when the stream reaches
+ * that free. Until then the block is a debt (fence.h) in `undone`, and the next request looks at that debt. During that time the pool may
+ * be above its cap by that block, so that other requests are not refused for it, but by no more: no other request without room goes to CUDA
+ * on a stream of the program. Recovery uses a stream of its own for its request: that stream is idle, so the growth is undone at once.
  *
  * The struct is part of its pool of CUDA's. A request without room holds `lock` over its calls of CUDA. No lock is taken below `room_lock`.
  */

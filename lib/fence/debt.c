@@ -217,7 +217,7 @@ static struct weir__line *end_debt(const struct weir__debts *debts)
     return line;
 }
 
-/* Putting each line may destroy it: a debt of an owner that outlived its weir may have been all that needed the line. */
+/* weir__line_put() may destroy the line: the debt of an owner that outlived its weir may have been all that needed the line. */
 void weir__debts_end(struct weir__debts *debts)
 {
     struct weir__line *line;

@@ -36,9 +36,8 @@
  *
  * Locks, from the top down: the `lock` of a line, of which no thread holds two, is held over the calls that record, query and synchronise
  * events; the tables' lock (line.c), one for the process, guards the lists of lines, of their debts and of parked blocks; the `lock` of a
- * debt guards its parts. The last two are not held over calls of CUDA.
- * Below the lock of a debt come only locks that an owner's tracker takes. Moving memory to another line needs no lock of that line, whose
- * step is atomic.
+ * debt guards its parts. The last two are not held over calls of CUDA. Below the lock of a debt come only locks that an owner's tracker
+ * takes. Moving memory to another line needs no lock of that line, whose step is atomic.
  *
  * Call these functions in relaxed capture mode, and never in the child of a fork.
  */
@@ -56,7 +55,7 @@
 
 #define WEIR__MARKS 8
 #define WEIR__PARTS (WEIR__MARKS + 1)         /* parts of a debt: one for each mark, and one for frees behind the last mark */
-#define WEIR__STEP_BYTES (UINT64_C(64) << 20) /* bytes that frees on a PASSING line may put into the step of one mark */
+#define WEIR__STEP_BYTES (UINT64_C(64) << 20) /* the most bytes of frees on a PASSING line that may share the step of one mark */
 
 enum weir__line_kind {
     /* A stream that the program opened with Weir, or that Weir made. It is alive until weir__line_close() or weir__line_gone(). */
@@ -103,7 +102,7 @@ struct weir__line {
     _Atomic uint64_t step;      /* the step that a free notes now. synchronise() in wait.c raises that of a DEVICE line without `lock` */
     _Atomic uint64_t done;      /* the last step that is known to be complete */
     atomic_bool is_wanted;      /* weir__line_cover_anyway() was called: the next mark gets `is_wanted` */
-    _Atomic uint64_t uncovered; /* at least the bytes freed since the newest mark. A free adds to it, a mark sets it to 0 */
+    _Atomic uint64_t uncovered; /* at least the bytes freed since the newest mark. A free raises this number, a mark sets it to 0 */
 
     pthread_mutex_t lock;                 /* guards the members below */
     struct gpu_context context;           /* the stream's context, if the line is OPEN */
@@ -248,7 +247,7 @@ bool weir__line_cover(struct weir__line *line, bool is_named);
 /* Like weir__line_cover() within a call that names the stream, for frees that no thread waits for yet. If the line has two marks or more,
    records the newest mark again instead of adding one. */
 void weir__line_renew(struct weir__line *line);
-/* Covers stream 0 of the device if it has a line. No call need name stream 0, which is always alive. */
+/* Covers stream 0 of the device, if that stream has a line. The present call need not name stream 0, which is always alive. */
 void weir__fences_cover_legacy(struct weir__fences *fences);
 
 /* weir__line_cover() that records a mark even if no bytes were counted: the program may have freed memory on the stream without Weir. */

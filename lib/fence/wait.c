@@ -6,7 +6,7 @@
 #include "lib/base/event.h"
 #include "lib/fence/fence_internal.h"
 
-#define IDLE_MAX 256 /* OPEN lines without counted frees that weir__scope_cover() covers, at most: each event costs 1 to 2 µs */
+#define IDLE_MAX 256 /* the most OPEN lines without counted frees that weir__scope_cover() covers: each event costs 1 to 2 µs */
 
 /* The host ----------------------------------------------------------------------------------------------------------------------------- */
 
@@ -88,7 +88,7 @@ bool weir__scope_finish(const struct weir__scope *scope, uint64_t deadline)
 
 void weir__wait_begin(struct weir__wait *wait, const struct weir__scope *scope, bool all)
 {
-    /* for its effect: bytes that are complete already leave the debts, and the wait does not count them */
+    /* Called for its effect: bytes that are complete already leave the debts, and the wait does not count them. */
     weir__scope_pending(scope);
     *wait = (struct weir__wait){.scope = *scope, .completed = atomic_load(&scope->fences->completed)};
     weir__scope_cover(scope, all);
@@ -142,8 +142,8 @@ static bool is_used(const struct weir__fences *fences)
     return used;
 }
 
-/* Completes all frees on the DEVICE line without an event. Synchronises the device if the process uses it (`works`), with no lock held,
-   since that may take long. Returns false if that failed. */
+/* Completes all frees on the DEVICE line without an event. Synchronises the device if the process uses the device (`works`), with no lock
+   held, since the device's work may take long. Returns false if CUDA failed to synchronise. */
 static bool synchronise(struct weir__line *whole, bool works)
 {
     uint64_t taken = atomic_exchange(&whole->uncovered, 0);

@@ -3,11 +3,11 @@
  * extent.h - the extents of one range of addresses: which addresses are live, which are free and for which stream, and where no memory is
  * mapped.
  *
- * The code only computes: it calls no driver, does not wait, and does not access the memory in the range. The owner, an arena, holds its lock
- * during each call. The extents divide the range without a gap, and are linked in the order of their addresses. Neighbours of the same sort
- * are merged: holes, complete extents, and extents that one stream freed. Extents that one stream freed get the later of their sequences
- * when they merge, so the memory of the earlier free serves other streams later than it could. A stream with `keeps_steps` merges only
- * extents of the same sequence.
+ * The code only computes: it calls no driver, does not wait, and does not access the memory in the range. The owner, an arena, holds its
+ * lock during each call. The extents divide the range without a gap, and are linked in the order of their addresses. Neighbours of the same
+ * sort are merged: holes, complete extents, and extents that one stream freed. Extents that one stream freed get the later of their
+ * sequences when they merge, so the memory of the earlier free serves other streams later than it could. A stream with `keeps_steps` merges
+ * only extents of the same sequence.
  *
  * A free extent is *pending* until the stream that freed it was seen to have completed the free: until then the extent serves that stream
  * alone. After that the extent is *complete*, and serves any stream. A stream is identified by its struct weir__extent_stream. The sequence
