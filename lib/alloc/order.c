@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * order.c - rather wait than grow: the stream of a request waits, on the GPU, for what other streams have freed in the pool, where the pool
- * would have to grow beyond what the program needs at rest (`reuse.pending_max`). The host waits for nothing.
+ * order.c - a stream waits so that its pool need not grow. If a request would make the pool larger than the program needs when nothing is
+ * pending (`reuse.pending_max`), the stream of the request waits, on the GPU, for memory that other streams have freed in the pool. The
+ * host does not wait.
  */
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/request.h"
 #include "lib/base/context.h"
 #include "lib/base/number.h"
 
-#define SPARE_LEAST (UINT64_C(64) << 20) /* bytes beside what was in use that may be pending in any case */
-#define SPARE_SHARE 8                    /* of what was in use, so may a part of it */
+/* With `reuse.pending_max: auto` a pool may reserve, beyond the most bytes that were in use or cached at a time, SPARE_LEAST bytes more or
+   one part in SPARE_SHARE of those bytes, whichever is larger. */
+#define SPARE_LEAST (UINT64_C(64) << 20)
+#define SPARE_SHARE 8
 
-/* Bytes that other streams have freed and that are not known to be complete. Whoever tracks what was freed knows how much of
-   that was not used again. */
+/* Returns the bytes that streams other than that of `own` have freed in the pool and that are pending. A stream may have used again some of
+   the bytes that it freed; only a backing with a tracker (fence.h) can leave those out. */
 static uint64_t pending_of_others(const weir_pool *pool, struct weir__line *own)
 {
     struct weir__backing *backing = pool->backing;
@@ -23,7 +26,8 @@ static uint64_t pending_of_others(const weir_pool *pool, struct weir__line *own)
     return backing->debts.tracker ? weir__smaller(others, backing->ops->pending(backing)) : others;
 }
 
-/* Bytes that no user has and that are neither pending nor idle: those in caches, and the rounding of classes. */
+/* Returns the bytes that Weir has from CUDA for the pool and that the program does not have: the bytes in caches and the bytes by which
+   size classes round requests up. Orphans are left out, as they are pending. */
 static uint64_t kept_by_caches(const weir_pool *pool)
 {
     struct weir__device *device = pool->device;
@@ -32,7 +36,8 @@ static uint64_t kept_by_caches(const weir_pool *pool)
     return spare > 0 && (uint64_t)spare > orphans ? (uint64_t)spare - orphans : 0;
 }
 
-/* Whether a pool that grows for the request has more than it should. */
+/* Returns true if the pool, once grown by `size` bytes, would have more memory than `reuse.pending_max` allows. others: the bytes of the
+   pool that other streams have pending. */
 static bool is_beyond(const weir_pool *pool, uint64_t size, uint64_t others)
 {
     uint64_t most = atomic_load(&pool->backing->pending_max);
@@ -43,18 +48,20 @@ static bool is_beyond(const weir_pool *pool, uint64_t size, uint64_t others)
     return size > bound || reserved > bound - size;
 }
 
-/* CUDA is asked for no figures, and no event, before something worth a wait is pending. */
+/* Makes the stream of the line `own` wait for pending memory of the pool if the pool would have to grow too far for `size` bytes. Returns
+   whether the stream now waits for some memory. Queries no event and no figure of CUDA unless enough memory is pending. */
 static bool order(const weir_pool *pool, struct weir__line *own, uint64_t size)
 {
     struct weir__debts *debts = &pool->backing->debts;
     const struct weir__scope scope = {.fences = debts->fences, .debts = debts};
-    bool tracks = debts->tracker; /* so that memory of each mark can be the stream's own */
+    bool tracks = debts->tracker; /* then memory can pass to the stream mark by mark */
     uint64_t least = tracks ? size : weir__larger(size, SPARE_LEAST), others = pending_of_others(pool, own);
     if (others >= least) {
         weir__scope_look(&scope);
         others = pending_of_others(pool, own);
     }
-    /* Of what streams have freed in a pool of CUDA's they may have used some again; the rest of what is idle is there for any stream. */
+    /* Without a tracker `others` also counts bytes that their stream has used again, so the pool's idle bytes limit it. Idle bytes that are
+       not pending are free for any stream: if they suffice, no stream needs to wait. */
     uint64_t idle = tracks || others < least ? others : weir__pool_idle(pool);
     others = weir__smaller(others, idle);
     if (others < least || idle - others >= size || !is_beyond(pool, size, others))
@@ -62,7 +69,7 @@ static bool order(const weir_pool *pool, struct weir__line *own, uint64_t size)
     return tracks ? weir__debts_order(debts, own, size) : weir__debts_order_newest(debts, own, size);
 }
 
-/* The same for blocks that wait for several streams, none of which could free them. */
+/* The same for orphans (orphans.h): blocks that wait for several streams. */
 static bool order_orphans(const struct weir__request *request, struct weir__line *own, uint64_t size)
 {
     const weir_pool *pool = request->pool;

@@ -7,7 +7,7 @@
 #include "lib/alloc/quiet.h"
 #include "lib/base/event.h"
 
-/* The lines on which orphans of the device may be in use. */
+/* Returns the scope of all lines on which orphans of the device may still be in use. */
 static struct weir__scope scope_of(const struct weir__device *device)
 {
     return (struct weir__scope){.fences = device->fences, .group = device, .is_parked = true};
@@ -15,9 +15,10 @@ static struct weir__scope scope_of(const struct weir__device *device)
 
 /* Keeping ------------------------------------------------------------------------------------------------------------------------------ */
 
-#define ROOM 16 /* points for which there is room in need */
+#define ROOM 16 /* points that the spare object device->room can hold */
 
-/* Room for so many points, if need be what was kept for that. NULL: no host memory. */
+/* Returns a new object with room for `count` points. If host memory runs out, returns the spare object device->room if that is large
+   enough, else NULL. Allocates a new spare object if the device has none. */
 static struct weir__parked *room_for(struct weir__device *device, size_t count)
 {
     struct weir__parked *room = weir__parked_new(count), *none = NULL;
@@ -69,8 +70,8 @@ bool weir__orphans_add(struct weir__device *device, struct weir__entry *entry, s
 }
 
 struct sum {
-    const weir_pool *pool; /* NULL: all, */
-    uint64_t bytes;        /* of what waits for streams */
+    const weir_pool *pool; /* sums the blocks of this pool; NULL: the blocks of all pools that wait for at least one stream */
+    uint64_t bytes;        /* the sum so far */
 };
 
 static void add_bytes(const struct weir__parked *parked, void *data)
@@ -93,7 +94,7 @@ uint64_t weir__orphans_bytes(struct weir__device *device, const weir_pool *pool)
 
 /* Events behind whole devices ---------------------------------------------------------------------------------------------------------- */
 
-/* Whether something was freed in an arena of the device behind the last event of a stream that is not open any more. */
+/* Returns true if an arena of the device has memory that was freed on a stream which is not open any more, and no mark covers that free. */
 static bool have_arenas_lost(struct weir__device *device)
 {
     bool have_lost = false;
@@ -106,7 +107,8 @@ static bool have_arenas_lost(struct weir__device *device)
     return have_lost;
 }
 
-/* Called while nothing captures. The streams may have been of any device. */
+/* Puts events behind all work of the devices whose lines need one. A stream that is closed may have been a stream of any device, so memory
+   of arenas that was freed on such streams needs an event on every device. Called while nothing captures. */
 static void cover(struct weir__device *device, bool may_synchronise)
 {
     const struct weir__scope scope = scope_of(device);
@@ -133,7 +135,8 @@ void weir__orphans_cover(struct weir__device *device, bool may_synchronise)
 
 /* Freeing ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* Those that wait for nothing any more, a list by `next`, on a stream. Returns the bytes. */
+/* Frees the orphans of the list `settled` (linked by `next`), whose points are all reached, on the stream, and counts the frees on its
+   line. Returns the bytes freed. */
 static uint64_t give_to(struct weir__device *device, struct weir__parked *settled, gpu_stream stream, const weir_stream *opened,
                         struct weir__line *line)
 {
@@ -146,7 +149,8 @@ static uint64_t give_to(struct weir__device *device, struct weir__parked *settle
     return bytes;
 }
 
-/* The same on a stream of their own. If it cannot be had they stay what they are. */
+/* Frees the orphans of the list `settled` on a new stream that is destroyed afterwards. If the stream cannot be created, the orphans are
+   parked again without points, and the next look finds them. Returns the bytes freed. */
 static uint64_t give_back(struct weir__device *device, struct weir__parked *settled)
 {
     const struct gpu *gpu = device->w->gpu;
@@ -162,7 +166,7 @@ static uint64_t give_back(struct weir__device *device, struct weir__parked *sett
     }
     struct weir__line *line = weir__line_open(device->fences, &(struct weir__caller){.handle = stream});
     uint64_t bytes = give_to(device, settled, stream, NULL, line);
-    /* Else whoever waits for frees next lets CUDA see these. */
+    /* If this fails, the line's last mark covers the frees, and the next thread that waits for frees synchronises that mark's event. */
     bool is_seen = gpu->stream_synchronize(stream) == GPU_SUCCESS;
     if (line)
         weir__line_end(line, is_seen);
@@ -170,7 +174,8 @@ static uint64_t give_back(struct weir__device *device, struct weir__parked *sett
     return bytes;
 }
 
-/* Frees what is done by now. scope: the orphans' lines, and the marks that count. *left: how many of these are. Returns the bytes. */
+/* Frees the orphans whose points are reached by now. scope: the lines to look at, and which of their marks count. *left: the number of such
+   marks that are not complete yet. Returns the bytes freed. */
 static uint64_t look(struct weir__device *device, const struct weir__scope *scope, unsigned *left)
 {
     weir__flush_begin(device);
@@ -209,7 +214,8 @@ uint64_t weir__orphans_order(struct weir__device *device, gpu_stream stream, con
 uint64_t weir__orphans_look(struct weir__device *device, bool *left)
 {
     const struct weir__scope scope = scope_of(device);
-    bool are_others = weir__captures_are_others(); /* asked first: one that ends right now was in the way once more */
+    /* Asked before weir__orphans_cover(): a capture that ends between the two calls may still have kept the events from being recorded. */
+    bool are_others = weir__captures_are_others();
     unsigned count;
     weir__orphans_cover(device, false);
     uint64_t bytes = look(device, &scope, &count);

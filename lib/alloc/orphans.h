@@ -1,53 +1,61 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * orphans.h - freed blocks that no stream can give back: the stream that they were freed on is gone, or nobody knows which streams use
- * them.
+ * orphans.h - an orphan is a freed block that no single stream can give back to CUDA: the stream on which the program freed the block is
+ * destroyed, several streams use the block, or Weir does not know which streams do.
  *
- * An orphan is parked (fence.h): its points are on the lines on which it may still be in use. Those of whole devices get an event when
- * somebody next looks for memory and nothing captures (quiet.h); from then on looking is a question that waits for nothing. Where the driver
- * has no such events (before 12.5) the devices are synchronised instead, and only by calls that may wait without bound. Once all of its
- * points are reached the orphan is freed on a stream made for that.
+ * An orphan is parked (fence.h): it has a point on each line on which the block may still be in use. A line of a whole device gets its
+ * event when a thread next looks for memory while no stream captures (quiet.h); after that a look only queries the event. Drivers before
+ * 12.5 have no such events. On these drivers Weir synchronises the device instead, but only in calls that may wait without bound. Once all
+ * points of an orphan are reached, Weir frees the orphan on a stream that it creates for that purpose, or on the stream of a request.
  *
- * Owned by its device, which is the group that the fences know it by.
+ * The device owns its orphans, and is the group (fence.h) under which they are parked.
  */
 #ifndef WEIR_LIB_ORPHANS_H
 #define WEIR_LIB_ORPHANS_H
 
 #include "lib/alloc/stream.h"
 
+/* Allocates the spare object device->room, with which a block can become an orphan when host memory runs out. */
 void weir__orphans_init(struct weir__device *device);
-/* The device goes, and what is still there stays with its pool. */
+/* Forgets the orphans of a device that is about to be destroyed, without freeing their blocks: these stay in their pools. */
 void weir__orphans_destroy(struct weir__device *device);
 
-/* Makes an orphan of a claimed entry. lines: those on which the block may be in use, as for weir__park(); NULL: any of any device. false: no
-   host memory, twice in a row. */
+/* Makes an orphan of a block's entry that the caller has claimed. lines: the lines on which the block may be in use, as for weir__park();
+   NULL: the block may be in use on any stream of any device. Returns false, with nothing done, if host memory runs out and device->room is
+   used up. */
 bool weir__orphans_add(struct weir__device *device, struct weir__entry *entry, struct weir__line *const *lines, size_t count);
-/* The same for a list of such entries; takes the room. */
+/* Parks a list of such entries (linked by `next`) as one orphan. Takes `room`, which needs room for `count` points; cannot fail. */
 void weir__orphans_park(struct weir__device *device, struct weir__parked *room, struct weir__entry *entries,
                         struct weir__line *const *lines, size_t count);
 
-/* Bytes of the pool's blocks among the device's orphans; pool NULL: of those that wait for streams, and not for all work of devices alone. */
+/* Returns the bytes of the pool's blocks among the device's orphans. pool NULL: the bytes of the orphans of all pools that wait for at
+   least one stream, without those that wait only for all work of devices. */
 uint64_t weir__orphans_bytes(struct weir__device *device, const weir_pool *pool);
 
-/* Gives those back whose work is done by `deadline`, by gpu->now(); looks once at least. With WEIR__NO_DEADLINE it waits for all of them,
-   as far as nothing captures, and may synchronise devices. Returns the bytes. Call it in relaxed capture mode. */
+/* Frees the orphans whose points are reached before `deadline` (by gpu->now()); looks at least once. With WEIR__NO_DEADLINE the function
+   waits for all orphans, except those whose events a capture prevents, and may synchronise devices. Returns the bytes freed. Call it in
+   relaxed capture mode. */
 #define WEIR__NO_DEADLINE UINT64_MAX
 uint64_t weir__orphans_free(struct weir__device *device, uint64_t deadline);
 
-/* Looks once. *left: whether an event will tell of more, or will once the captures of other threads are over. */
+/* Frees the orphans whose points are reached now, and does not wait. *left: another look may free more: an event is not complete yet, or
+   cannot be recorded before the captures of other threads end. Returns the bytes freed. Call it in relaxed capture mode. */
 uint64_t weir__orphans_look(struct weir__device *device, bool *left);
-/* The same within a visit of quiet.h. */
+/* The same for a caller within weir__quiet_visit(), which holds the lock of quiet.c. */
 uint64_t weir__orphans_visit(struct weir__device *device);
 
-/* Within a call on a stream that does not capture: gives those whose work is done to that stream. opened: if it is open for the call. */
+/* Frees, on the stream that the present call of the program names, the orphans that wait for nothing but that stream's own earlier work.
+   The stream must not capture. opened: the weir_stream, if the stream is opened and the caller has it, else NULL. */
 void weir__orphans_give(struct weir__device *device, gpu_stream stream, const weir_stream *opened);
 
-/* The same for those that wait for streams: the stream of that line waits for them on the GPU, until it has so many bytes. Returns the bytes.
-   Call it in relaxed capture mode. */
+/* Makes the stream, whose line is `line`, wait on the GPU for the points of one orphan after the other, and frees each on that stream,
+   until `bytes` bytes are freed or no orphan is left that waits for streams only. Returns the bytes freed. Call it in relaxed capture mode.
+   */
 uint64_t weir__orphans_order(struct weir__device *device, gpu_stream stream, const weir_stream *opened, struct weir__line *line, uint64_t bytes);
 
-/* Sees to what was freed on streams that nobody can name any more: orphans, and memory of arenas. may_synchronise: devices that have no
-   events of their own. Call it in relaxed capture mode. */
+/* Puts an event behind all work of each device that orphans wait for, and of all devices if an arena has memory that was freed on a closed
+   stream. may_synchronise: devices whose driver has no such events are synchronised instead. Does nothing while a stream captures. Call it
+   in relaxed capture mode. */
 void weir__orphans_cover(struct weir__device *device, bool may_synchronise);
 
 #endif
