@@ -9,8 +9,8 @@
 #include "lib/pool/left.h"
 #include "lib/pool/recorded.h"
 
-#define BATCH 64                         /* streams that are pinned at a time */
-#define SETTLE (UINT64_C(1000) * 1000)   /* nanoseconds that idle streams may take to come to their last frees */
+#define BATCH 64                       /* streams that a loop pins at a time */
+#define SETTLE (UINT64_C(1000) * 1000) /* nanoseconds within which an idle stream should have reached its last frees */
 
 /* Giving back -------------------------------------------------------------------------------------------------------------------------- */
 
@@ -24,7 +24,7 @@ uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, const 
         struct weir__block block;
         struct weir__entry *entry = entries;
         entries = entry->next;
-        /* CUDA may give the address to another thread as soon as it has it. */
+        /* Remove the entry first: as soon as CUDA has the block, another thread may get a block at the same address. */
         weir__blocks_remove(&w->blocks, entry, false, &block);
         uint64_t order = weir__record_order(&w->recorder);
         if (weir__return_block(&block, device->index, handle, opened, line) == GPU_SUCCESS) {
@@ -99,8 +99,8 @@ uint64_t weir__flush_part(weir_stream *stream, unsigned from, unsigned to)
 }
 
 struct give {
-    const weir_pool *pool; /* NULL: each */
-    uint64_t wanted, given;
+    const weir_pool *pool; /* only streams of this pool give; NULL: streams of all pools */
+    uint64_t wanted, given; /* bytes */
 };
 
 static void give_device(struct weir__device *device, void *data)

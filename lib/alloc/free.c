@@ -15,7 +15,8 @@ static int mark(weir_pool *pool, uint64_t bytes, struct weir__line *line)
     return debt ? weir__line_free(debt, bytes, 0, &step) : WEIR__PAGE_NO_HOST_MEMORY;
 }
 
-/* A block of an exportable pool was just freed (cuda.h). Tried twice, since a free without a mark keeps the pool for good. */
+/* Counts the free of a block of an exportable pool, which was just freed on `stream`, and puts a mark behind that free (cuda.h). known: the
+   stream's line, or NULL. Tries twice: if both tries fail, Weir can never know that the free is complete and never destroys the pool. */
 static __attribute__((noinline)) void mark_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, struct weir__line *known)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
@@ -31,7 +32,8 @@ static __attribute__((noinline)) void mark_free(weir_pool *pool, uint64_t bytes,
     weir__relaxed_end(pool->w->gpu, mode);
 }
 
-/* Whether what is freed in the pool is on a line already: an arena's free stands or falls with that, and one of an exportable pool has its mark. */
+/* Returns true if weir__return_block() counts each free of the pool on a line: an arena refuses a free that cannot be counted, and a free
+   in an exportable pool gets a mark at once. Other frees are counted by weir__note_free(). */
 static bool counts_itself(const weir_pool *pool)
 {
     return pool->backing->ops->names_streams || pool->native.is_exportable;
@@ -73,7 +75,9 @@ void weir__note_free_on(struct weir__line *line, weir_pool *pool, uint64_t bytes
         weir__line_count(line, &pool->backing->debts, bytes);
 }
 
-/* The stream may be of another device than the pool. */
+/* Counts the free on a line that is found by the stream's handle alone, first among the lines of the pool's device, then among those of all
+   devices, since the stream may be of another device. Returns false, with nothing counted, if there is no such line. *due: as for
+   weir__line_count_by_handle(). */
 static bool count_by_handle(weir_pool *pool, uint64_t bytes, gpu_stream stream, struct weir__line **due)
 {
     weir *w = pool->device->w;
@@ -84,7 +88,8 @@ static bool count_by_handle(weir_pool *pool, uint64_t bytes, gpu_stream stream, 
     return is_counted;
 }
 
-/* An event is dear enough to ask first whether the handle, by which the line was found, is still the same stream. */
+/* Covers `line`, which was found by the stream's handle. The handle may mean another stream by now, and an event costs more than the check:
+   if it does, `line` is marked as GONE, and the free is counted and covered on the line of the stream that has the handle now. */
 static void cover_by_handle(weir_pool *pool, uint64_t bytes, gpu_stream stream, struct weir__line *line)
 {
     struct weir__line *named = weir__stream_line(pool->device, stream, 0);
@@ -127,13 +132,14 @@ void weir__return_unknown(const struct weir__block *block, gpu_stream stream)
         code = weir__return_block(block, block->pool->device->index, stream, NULL, NULL);
 }
 
-/* Makes a block live again whose free failed. */
+/* Makes a block live again after its free has failed. If host memory runs out, Weir forgets the block and logs an error. */
 static void put_back(weir *w, const struct weir__block *block)
 {
     if (!weir__blocks_put_back(&w->blocks, block, true))
         weir__log(w, WEIR_LOG_ERROR, "no host memory: the block %p, whose free failed, is lost to Weir", block->ptr);
 }
 
+/* Sets the thread's last error for a free that failed with `code`, and returns its status: WEIR_CAPTURING if the stream captures. */
 static weir_status refuse_free(weir *w, const struct weir__block *block, gpu_stream stream, int code)
 {
     const struct gpu *gpu = w->gpu;
@@ -151,17 +157,17 @@ static weir_status refuse_free(weir *w, const struct weir__block *block, gpu_str
     return weir__fail_gpu(error, gpu, code, "free of the block %p of pool '%s', which stays live", block->ptr, block->pool->name);
 }
 
-/* Hands a block that was taken from its user to CUDA. */
+/* Gives a block that was taken from its user back to CUDA, or to its arena. If that fails, the block is live again. */
 static weir_status free_block(weir *w, const struct weir__block *block, gpu_stream stream, weir_stream *opened)
 {
     const struct gpu *gpu = w->gpu;
     weir_pool *pool = block->pool;
     weir_status status = WEIR_OK;
-    /* Where a fixed handle means which device's stream. */
+    /* A fixed handle (legacy, per-thread) means another stream on each device: select the device. */
     int device = opened ? opened->device->index : pool->device->index;
     int former = weir__device_begin(w, device, stream);
     enum gpu_capture_mode mode = weir__plain_begin(w);
-    /* Before another thread can be given the address. */
+    /* Taken before the free: after it another thread can get a block at the same address, and must get a later number. */
     uint64_t order = weir__record_order(&w->recorder);
     int code = block->graph ? gpu->free_async(block->ptr, stream) : weir__return_block(block, device, stream, opened, NULL);
     if (code == GPU_SUCCESS) {
@@ -183,6 +189,7 @@ static weir_status free_block(weir *w, const struct weir__block *block, gpu_stre
     return status;
 }
 
+/* Calls free_block(), within a counted call on the stream if it is an opened one. If that stream is closed, the block is live again. */
 static weir_status give_back(weir *w, const struct weir__block *block, gpu_stream stream, weir_stream *opened)
 {
     WEIR__CALL;
@@ -197,7 +204,8 @@ static weir_status give_back(weir *w, const struct weir__block *block, gpu_strea
     return status;
 }
 
-/* The stream that a block is freed on, as the raw handle says it: whether its cache took the claimed entry. */
+/* Offers a claimed entry to the cache of the opened stream that has this handle. Returns true if the cache took the entry; false if it did
+   not, or if no opened stream has the handle. */
 static bool keep_raw(struct weir__entry *entry, gpu_stream stream)
 {
     struct weir__raw raw = { .handle = stream };
@@ -225,7 +233,7 @@ weir_status weir__free(weir *w, void *ptr, gpu_stream stream, weir_stream *opene
     return give_back(w, &block, stream, opened);
 }
 
-/* A block of an arena that has outlived its weir. */
+/* Frees a block of an arena whose weir is closed: the arena stays for as long as blocks of it are live. */
 static weir_status free_closed(void *ptr, gpu_stream stream)
 {
     const struct gpu *gpu;
@@ -261,7 +269,7 @@ weir_status weir__block_orphan(weir *w, void *ptr, struct weir__line *const *lin
     if (taken == WEIR__TAKE_LENT)
         return weir__fail(error, WEIR_BUSY, "the block %p is published", ptr);
     bool is_graph = block.graph;
-    /* What is live no more is spare before it can be freed. */
+    /* The block's bytes must count as spare before another thread can free the orphan and take them off the spare bytes. */
     weir__pool_count_live(block.pool, is_graph ? 0 : -(int64_t)block.size);
     uint64_t order = weir__record_order(&w->recorder);
     if (!is_graph && weir__orphans_add(block.pool->device, entry, lines, count)) {

@@ -1,34 +1,37 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * free.h - the path of a free, behind the argument checks of the public functions: from its user to a cache, or to CUDA. No Weir lock is
- * held on it.
+ * free.h - frees of blocks, after the public functions have checked their arguments: a block goes from its user to a stream's cache, to its
+ * arena or to CUDA. Call these functions with no lock of Weir held.
  */
 #ifndef WEIR_LIB_FREE_H
 #define WEIR_LIB_FREE_H
 
 #include "lib/alloc/stream.h"
 
-/* Takes a block from its user, and gives it to the cache of the stream, or to CUDA; opened: the weir_stream, if the caller has it. */
+/* Frees a live block on a stream: gives it to the stream's cache, or else to its arena or CUDA. opened: the weir_stream, if the program
+   named it, else NULL. If the function fails, it returns the status and sets the thread's last error, and the block stays live. */
 weir_status weir__free(weir *w, void *ptr, gpu_stream stream, weir_stream *opened);
 
 /*
- * Takes a live block from its user, who can name no single stream that could take its free. It becomes an orphan (orphans.h), which the next
- * request without a cached block, a trim or the ladder frees once all present work on these lines is done. lines: NULL: of the process, on
- * whichever device, where a stream may be gone, or its work is in a graph that is launched on any.
- * WEIR_NOT_A_BLOCK, WEIR_BUSY (published), WEIR_INVALID (a graph's own), WEIR_NO_HOST_MEMORY. The block stays its user's then.
+ * Frees a live block that no single stream can free, by making it an orphan (orphans.h). A later request that finds no cached block, a trim
+ * or the recovery from lack of memory frees the orphan once the present work on these lines is done. lines NULL: all present work of the
+ * process, on all devices; for a block whose stream may be destroyed, or that is used by a graph, which can be launched on any stream.
+ * Returns WEIR_NOT_A_BLOCK, WEIR_BUSY if the block is published, WEIR_INVALID if it belongs to a graph, or WEIR_NO_HOST_MEMORY; the block
+ * then stays live.
  */
 weir_status weir__block_orphan(weir *w, void *ptr, struct weir__line *const *lines, size_t count, weir_error *error);
 
-/* Gives a block to CUDA or its arena, on a stream of that device (opened: if the caller has it, pinned or within a call; line: that of a
-   stream which is not open, if the caller uses it). The free of a block of an exportable pool is counted with a mark behind it; any other is
-   the caller's to note. Returns CUDA's code. */
+/* Gives a block back to CUDA or to its arena, on a stream of that device. opened: the weir_stream, which the caller has pinned or entered
+   (stream.h), or NULL. line: the line of a stream that is not opened, if the caller uses it, or NULL. Frees in arenas and exportable pools
+   are counted here; the caller notes any other by weir__note_free() or weir__note_free_on(). Returns the code of CUDA or of the arena. */
 int weir__return_block(const struct weir__block *block, int device, gpu_stream stream, const weir_stream *opened, struct weir__line *line);
-/* The same of a block that nobody knows of. If that is refused twice, it is lost. */
+/* Gives back a block that is not in the table of blocks and whose owner is gone. Tries twice; if both fail, its memory is lost. */
 void weir__return_unknown(const struct weir__block *block, gpu_stream stream);
 
-/* Leaves word of a free that recovery may have to wait for, unless it was counted. opened: the stream, if the caller has it. */
+/* Counts a free on the line of its stream, so that a request that fails for lack of memory can wait for it; does nothing if
+   weir__return_block() has counted the free. opened: the weir_stream, pinned or entered, or NULL. */
 void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_stream *opened);
-/* The same on a line that the caller uses. */
+/* The same for a stream whose line the caller uses. */
 void weir__note_free_on(struct weir__line *line, weir_pool *pool, uint64_t bytes);
 
 #endif
