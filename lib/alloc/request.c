@@ -10,8 +10,8 @@
 #include "lib/pool/recorded.h"
 #include "lib/pool/settings.h"
 
-#define PIECE (UINT64_C(1) << 30) /* bytes of one trim: other threads' calls of CUDA wait for 1 ms (measured) */
-#define LARGE_SHARE 64 /* from such a part of the device on, a request is worth the 4 us that it takes to see whether it is vain */
+#define PIECE (UINT64_C(1) << 30) /* bytes of one trim, during which other threads' calls of CUDA wait for 1 ms (measured) */
+#define LARGE_SHARE 64 /* requests for 1/64 of the device or more are first compared with the device's free memory, which takes 4 us */
 
 __thread const struct weir__request *weir__in_callback;
 
@@ -28,14 +28,14 @@ uint64_t weir__device_obtainable(struct weir__device *device)
     if (device->info.os_managed)
         return UINT64_MAX;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    /* In this order, so that what goes back to the device meanwhile is not missed. */
+    /* Read the idle bytes first: bytes that go back to the device between the two reads count twice, but never not at all. */
     uint64_t idle = weir__device_idle(device), bytes = 0, total;
     int code = gpu->device_memory(device->index, &bytes, &total);
     weir__relaxed_end(gpu, mode);
     return code == GPU_SUCCESS ? bytes + idle : UINT64_MAX;
 }
 
-/* Whether the pool has so many bytes idle: the first look, which is mostly enough. */
+/* Returns true if the pool has at least `size` bytes idle. The first such look also notes how much the pool had reserved before. */
 static bool has_idle(struct weir__request *request, uint64_t size)
 {
     struct weir__backing *backing = request->pool->backing;
@@ -45,7 +45,8 @@ static bool has_idle(struct weir__request *request, uint64_t size)
     return idle >= size;
 }
 
-/* Whether all that the device has free and this weir has idle is less; the large blocks that its streams keep are as good as idle. */
+/* Returns true if the free memory of the device and the idle memory of this weir's pools together are less than `size`. Large blocks in the
+   caches of streams are given back before the function says so. */
 static __attribute__((noinline)) bool is_lacking(struct weir__request *request, uint64_t size)
 {
     struct weir__device *device = request->pool->device;
@@ -56,17 +57,17 @@ static __attribute__((noinline)) bool is_lacking(struct weir__request *request, 
 }
 
 /*
- * Whether CUDA would be asked for so many bytes in vain: for a part of the device that is worth a look, where all that the device has free
- * and this weir's pools have idle is less. Measured, such an attempt takes up to 0.36 s, and a pool with a release threshold keeps what the
- * device had left. CUDA may still know better, as of idle memory of pools that are not Weir's: recovery insists once its cheap means are
- * used up, and at its end.
+ * Returns true if CUDA would be asked for `size` bytes in vain: the request is large (LARGE_SHARE), and the free memory of the device and
+ * the idle memory of this weir's pools are less. Measured, CUDA takes up to 0.36 s to refuse such a request, and a pool with a release
+ * threshold keeps the memory that CUDA took from the device for it. CUDA may still find memory, such as idle memory of pools that are not
+ * Weir's: recovery therefore asks CUDA in any case (`insist`) once its cheap steps have failed, and at its end.
  */
 static inline bool is_vain(struct weir__request *request, uint64_t size)
 {
     const weir_pool *pool = request->pool;
     if (size < pool->device->info.memory / LARGE_SHARE || pool->native.is_host || weir__in_callback)
         return false;
-    /* At a cap, what the device has does not count; and only CUDA knows whether it is at one of its own. */
+    /* At the pool's cap the memory of the device does not matter, and only CUDA knows whether a cap of its own is reached. */
     uint64_t max_size = atomic_load_explicit(&pool->settings.max_size, memory_order_relaxed);
     if (pool->native.max || (max_size && atomic_load_explicit(&pool->figures.taken, memory_order_relaxed) + size > max_size))
         return false;
@@ -75,8 +76,9 @@ static inline bool is_vain(struct weir__request *request, uint64_t size)
 
 /* Asking CUDA -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Before the pool grows, or where it is at its cap, streams give up the large blocks that they keep: first the request's own. Those of
-   others serve it once they are known to be complete. */
+/* Gives back the large blocks in the caches of the pool's streams, before the pool grows or when it is at its cap: those of the request's
+   own stream, or if it has none, those of all others. The request can use the blocks of others once their frees are complete, so these
+   frees get marks. Returns true if something was given back. */
 static __attribute__((noinline)) bool give_up_large(const struct weir__request *request)
 {
     struct weir__device *device = request->pool->device;
@@ -91,9 +93,10 @@ static __attribute__((noinline)) bool give_up_large(const struct weir__request *
     return true;
 }
 
-/* Then the request's own stream gives up what its cache keeps in the part of the pool that the request is served from: that costs no call
-   of CUDA, and it is full again soon, while what is mapped stays. Last, as each block of it is served slowly once; and not the other part,
-   whose pages cannot be moved before the frees are seen complete. */
+/* Gives back the small blocks in the cache of the request's own stream, before the pool grows. An arena keeps blocks of `large` bytes and
+   more apart from smaller ones. Only blocks on the request's side are given back, as the pages of the other side cannot be moved before
+   these frees are complete. This costs no call of CUDA and keeps the arena smaller, but the next request for each such block is slow.
+   Returns true if something was given back. */
 static __attribute__((noinline)) bool give_up_own(const struct weir__request *request, size_t size)
 {
     uint64_t apart = request->pool->backing->ops->large;
@@ -102,14 +105,16 @@ static __attribute__((noinline)) bool give_up_own(const struct weir__request *re
     return request->opened && weir__flush_part(request->opened, is_large ? large : 1, is_large ? WEIR__CLASS_COUNT : large);
 }
 
-/* At the cap smaller blocks count too; but where each costs a call of CUDA the flush step of recovery takes them. */
+/* Gives back cached blocks of a pool that is at its cap: large blocks, or if there are none, all blocks in the cache of the request's own
+   stream. Where each of the latter costs a call of CUDA, they are left to the flush rung of recovery. Returns true if something was given
+   back. */
 static bool give_up_kept(const struct weir__request *request)
 {
     return give_up_large(request) || (request->pool->backing->ops->asks_caches && request->opened &&
                                       weir__flush_part(request->opened, 1, WEIR__CLASS_COUNT));
 }
 
-/* Whether what caches of the pool have may be as much as the request. */
+/* Returns true if the blocks in the caches of the pool may add up to the bytes of the request. */
 static bool are_caches_full(const struct weir__request *request)
 {
     int64_t spare = atomic_load_explicit(&request->pool->figures.spare, memory_order_relaxed);
@@ -132,6 +137,7 @@ void weir__request_make_way(struct weir__request *request, const weir_stream *op
         weir__caches_give(WEIR__OF_POOL, device, request->pool, request->asked);
 }
 
+/* Asks the backing for `size` bytes. Returns the code of CUDA or of the arena; WEIR__SERVE_FURTHER: a later value of `how` may succeed. */
 static int serve(struct weir__request *request, enum weir__serve how, size_t size, void **block)
 {
     struct weir__backing *backing = request->pool->backing;
@@ -139,7 +145,8 @@ static int serve(struct weir__request *request, enum weir__serve how, size_t siz
     return backing->ops->serve(backing, &request->ask, size, block);
 }
 
-/* Nothing that is known to be free for the stream fits: what caches keep comes before memory of the device. */
+/* Called when no memory that is known to be free for the stream fits. Tries one source after the other, the cheapest first: large blocks in
+   caches, frees that have become complete, the stream's own cache, a wait of the stream, and at last growth of the arena. */
 static __attribute__((noinline)) int ask_further(struct weir__request *request, size_t size, void **block)
 {
     int code = WEIR__SERVE_FURTHER;
@@ -154,8 +161,9 @@ static __attribute__((noinline)) int ask_further(struct weir__request *request, 
     return code == WEIR__SERVE_FURTHER ? serve(request, WEIR__SERVE_GROW, size, block) : code;
 }
 
-/* CUDA takes what is idle in its pools for any other of them. For an arena, and from one, only Weir can, be it of another weir. The large
-   blocks that streams keep are as good as idle. true: something went back to the device, or became idle. */
+/* Gives idle memory of other pools back to the device. CUDA itself moves idle memory between its own pools, but Weir has to take idle
+   memory from arenas (also those of other weirs), and has to trim CUDA's pools if the request is for an arena. Large blocks in caches are
+   given back first. Returns true if memory went back to the device or became idle. */
 static __attribute__((noinline)) bool take_from_others(const struct weir__request *request, uint64_t bytes)
 {
     struct weir__device *device = request->pool->device;
@@ -168,7 +176,7 @@ static __attribute__((noinline)) bool take_from_others(const struct weir__reques
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
         bool helps = weir__pool_lends_idle(pool) && all < bytes;
         uint64_t reserved = helps ? weir__pool_figure(pool, GPU_POOL_RESERVED) : 0, wanted = bytes - all, released = 0;
-        /* Whole steps stay, as CUDA lets go of no part of one. */
+        /* CUDA gives back whole growth steps only, so the bytes to keep are rounded down to steps. */
         uint64_t keep = reserved > wanted ? (reserved - wanted) / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP : 0;
         if (reserved && weir__pool_trim(pool, keep, &released) == GPU_SUCCESS)
             all += released;
@@ -176,6 +184,7 @@ static __attribute__((noinline)) bool take_from_others(const struct weir__reques
     return all || any;
 }
 
+/* Records the time of a slow call of CUDA that gave the request no block. */
 static void note_vain(struct weir__request *request)
 {
     weir_pool *pool = request->pool;
@@ -184,8 +193,8 @@ static void note_vain(struct weir__request *request)
     request->took = 0;
 }
 
-/* A call of CUDA took long. What it may have grown the pool by is written down as growth once the request has its block: of one that is
-   refused all that goes back, and only the time was lost. */
+/* Called after a call of CUDA that took long, perhaps because CUDA made the pool grow. If the call gave a block, ask() records the growth.
+   If not, that memory goes back, and only the lost time is recorded. */
 static void note_slow(struct weir__request *request, int code, uint64_t ticks)
 {
     request->reserved = weir__record_slow(request->pool);
@@ -194,7 +203,7 @@ static void note_slow(struct weir__request *request, int code, uint64_t ticks)
         note_vain(request);
 }
 
-/* Apart, so that the others need not keep what it does. */
+/* Asks the backing and measures the time. Not inlined, so that calls that measure nothing save no registers for it. */
 static __attribute__((noinline)) int ask_timed(struct weir__request *request, size_t size, void **block)
 {
     const struct gpu *gpu = request->pool->w->gpu;
@@ -206,7 +215,7 @@ static __attribute__((noinline)) int ask_timed(struct weir__request *request, si
     return code;
 }
 
-/* Asks an arena, for which the stream has a line. */
+/* Asks an arena, which must know the stream's line to tell what memory is free for the stream. */
 static __attribute__((noinline)) int ask_on_line(struct weir__request *request, size_t size, void **block)
 {
     const weir_stream *opened = request->opened;
@@ -221,7 +230,7 @@ static __attribute__((noinline)) int ask_on_line(struct weir__request *request, 
     return code;
 }
 
-/* Asks the backing. */
+/* Asks the backing once, in the way that suits it. Returns its code, and sets at_cap if the cap was in the way. */
 static inline int ask_once(struct weir__request *request, size_t size, bool small, void **block)
 {
     weir_pool *pool = request->pool;
@@ -242,13 +251,15 @@ static inline int ask_once(struct weir__request *request, size_t size, bool smal
     return code;
 }
 
-/* CUDA may take long to refuse a request, so after the deadline it is asked for no second size, and no second pool. */
+/* Returns true if CUDA may be asked again. CUDA may take long to refuse a request, so after the deadline neither a second size nor a second
+   pool is tried. */
 static inline bool is_in_time(const struct weir__request *request)
 {
     return !(request->deadline && request->was_asked && request->pool->w->gpu->now() > request->deadline);
 }
 
-/* Asks for a block that the pool may have by its claims. */
+/* Asks for a block without regard to Weir's cap. If the device has no memory left, takes idle memory from other pools and asks once more.
+   Counts the block if there is one. Returns the code. */
 static int ask(struct weir__request *request, size_t size, bool small, void **ptr)
 {
     weir_pool *pool = request->pool;
@@ -268,7 +279,8 @@ static int ask(struct weir__request *request, size_t size, bool small, void **pt
     return GPU_SUCCESS;
 }
 
-/* The same within the cap. */
+/* The same within the pool's cap: claims the bytes while it asks, so that no two requests exceed the cap together (figures.h). Returns
+   WEIR__CLAIM_GO if the cap did not matter; request->code says whether there is a block. */
 static enum weir__claim ask_within(struct weir__request *request, uint64_t max_size, size_t size, bool small, void **ptr)
 {
     enum weir__claim answer = max_size ? weir__claim_begin(request->pool, size, max_size) : WEIR__CLAIM_GO;
@@ -285,7 +297,8 @@ static enum weir__claim ask_within(struct weir__request *request, uint64_t max_s
     return request->ask.lack == WEIR__LACK_CAP ? WEIR__CLAIM_FULL : WEIR__CLAIM_CROWDED;
 }
 
-/* Asks for so many bytes of the pool, or of its twin. */
+/* Asks the pool, or its twin if `small`, for `size` bytes; at the cap, gives back cached blocks and asks again, up to three times. Returns
+   true if *ptr is set. */
 static bool try_size(struct weir__request *request, size_t size, bool small, void **ptr)
 {
     uint64_t max_size;
@@ -306,7 +319,7 @@ static inline bool may_go_on(const struct weir__request *request)
     return request->code == GPU_OUT_OF_MEMORY && is_in_time(request);
 }
 
-/* The size of the class first, which a cache can keep; then what was asked for, which may fit where that does not. */
+/* Tries the size of the class first, since a cache can keep such a block, and then the size that was asked for, which may still fit. */
 static bool try_sizes(struct weir__request *request, bool small, void **ptr)
 {
     if (request->rounded > request->asked) {
@@ -323,7 +336,7 @@ static bool try_sizes(struct weir__request *request, bool small, void **ptr)
     return false;
 }
 
-/* Gives back in small pieces what the pool has reserved above `keep` bytes and above what is in use now. */
+/* Trims the pool, in pieces of PIECE bytes, down to `keep` bytes or to the bytes in use, whichever is more. */
 static void give_back_above(weir_pool *pool, uint64_t keep)
 {
     uint64_t used = weir__pool_figure(pool, GPU_POOL_USED), reserved = weir__pool_figure(pool, GPU_POOL_RESERVED), released = 1;
@@ -344,7 +357,8 @@ void weir__request_give_back(struct weir__request *request)
         give_back_above(request->pool, keep);
 }
 
-/* weir__cuda_end() follows. Waits while a shared pool is made anew. */
+/* Begins the use of an exportable pool's handle, which another thread may be replacing (cuda.h); counts the time that this takes as waited.
+   weir__cuda_end() must follow. */
 static __attribute__((noinline)) void enter_shared(struct weir__request *request)
 {
     weir_pool *pool = request->pool;
@@ -364,7 +378,7 @@ bool weir__attempt(struct weir__request *request, void **ptr)
     if (pool->native.is_exportable)
         enter_shared(request);
     bool is_served = request->small && try_sizes(request, true, ptr);
-    /* Where the twin cannot grow, the pool may have idle memory for something so small. */
+    /* If the twin cannot grow, the pool itself may still have idle memory for such a small block. */
     if (!is_served && may_go_on(request))
         is_served = try_sizes(request, false, ptr);
     weir__cuda_end(&pool->native);
