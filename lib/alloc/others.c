@@ -6,7 +6,7 @@
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/quiet.h"
 
-/* One visit. */
+/* One visit to the other weirs: calls `use` for the device of each weir except `own`. `use` adds to `bytes` or `count`. */
 struct visit {
     const struct weir__device *own;
     void (*use)(struct weir__device *device, struct visit *visit);

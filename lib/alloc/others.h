@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * others.h - what the other weirs of this process have of a device, and nobody uses: a C library and a plug-in may each have opened one.
+ * others.h - takes unused memory of a device from the other weirs of this process: a C library and a plug-in may each have opened a weir.
  *
- * Their caches and frees are looked at under the lock of quiet.h, so none of them can close meanwhile; they are left alone where that lock
- * is taken for more than a moment. Their callbacks are not run: a callback expects the locks of its own program in its own thread alone.
- * Call these in relaxed capture mode, with no lock held.
+ * These functions visit the other weirs under the lock of quiet.c (weir__quiet_visit()), so that no weir can close during the visit; they
+ * do nothing if that lock is not free within a millisecond. They do not run the out-of-memory callbacks of other weirs, since a callback
+ * may take locks of its program that the calling thread holds already. Call these functions in relaxed capture mode, with no lock held.
  */
 #ifndef WEIR_LIB_OTHERS_H
 #define WEIR_LIB_OTHERS_H
 
 #include "lib/pool/device.h"
 
-/* Empties their caches, and frees what is complete of their orphans. Begins with no stream after `deadline`, by gpu->now(). Returns the
-   bytes. */
+/* Empties the caches of the other weirs, and frees their orphans (orphans.h) whose work is complete. Once `deadline` (by gpu->now()) has
+   passed, no further cache is emptied. Returns the bytes given back. */
 uint64_t weir__others_flush(const struct weir__device *own, uint64_t deadline);
 
-/* How many blocks of the device were ever freed in them. */
+/* Returns the number of blocks of the device that were ever freed in the other weirs. */
 uint64_t weir__others_frees(const struct weir__device *own);
 
-/* Gives back what their pools of CUDA's have idle, which CUDA does by itself for its own pools, but not for an arena. Returns the bytes. */
+/* Gives the idle memory of the other weirs' CUDA pools back to the device. CUDA moves idle memory between its own pools by itself, but not
+   to an arena. Returns the bytes given back. */
 uint64_t weir__others_trim(const struct weir__device *own, uint64_t deadline);
 
 #endif

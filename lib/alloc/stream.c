@@ -7,15 +7,15 @@
 #include "lib/base/event.h"
 #include "lib/pool/figures.h"
 
-#define CLOSED_MIN 256 /* closed streams of a device whose memory is not used again yet */
+#define CLOSED_MIN 256 /* the memory of a closed stream is reused only while more streams than these wait in device->closed */
 
-/* What chooses the place of a stream in the tables: its handle, of which NULL is another name of the legacy stream. */
+/* Returns the hash by which the tables find a stream: its handle. NULL is another name of the legacy stream, and gives the same hash. */
 static uint64_t place_of(gpu_stream handle)
 {
     return (uint64_t)(uintptr_t)(handle ? handle : GPU_STREAM_LEGACY);
 }
 
-/* What tells streams apart that have one handle after the other: their id, where the driver has ids. */
+/* Returns the key that differs between two streams which had the same handle one after the other: the id. Without ids it is the handle. */
 static uint64_t key_of(const struct weir__device *device, gpu_stream handle, uint64_t id)
 {
     return device->has_stream_ids ? id : place_of(handle);
@@ -77,14 +77,14 @@ void weir__streams_destroy(struct weir__device *device)
     weir__table_destroy(&device->routed);
 }
 
-/* Whether the table may have an opened stream of that handle. Without ids a handle proves nothing: it may be a new stream under an old
-   number. */
+/* Returns true if the table may have an opened stream of that handle. Returns false if the driver has no ids, since the handle of a
+   destroyed stream may be that of a new one. */
 static bool may_be_in(const struct weir__device *device, const struct weir__table *table, gpu_stream handle)
 {
     return weir__table_may_have(table, place_of(handle)) && device->has_stream_ids;
 }
 
-/* Asks for what is not known yet. false: that cannot be said. */
+/* Asks CUDA for the stream's id unless it is known. Returns false if CUDA cannot tell, as for a stream that captures. */
 static bool know(struct weir__device *device, struct weir__raw *raw)
 {
     raw->is_known = raw->is_known || weir__stream_id(device, raw->handle, &raw->id) == GPU_SUCCESS;
@@ -135,8 +135,8 @@ bool weir__stream_captures(const weir_stream *stream)
     return weir__handle_captures(stream->device, stream->handle);
 }
 
-/* Unpins those that turn out to be gone, and leaves them out. One question for each run of streams of one context. Returns how many are
-   left. */
+/* Unpins the streams that are gone and removes them from the array. Neighbours in the array with the same context cost one question to
+   CUDA. Returns the number of streams left. */
 static size_t leave_out_gone(weir_stream **streams, size_t count)
 {
     struct gpu_context asked = { .handle = NULL };
@@ -158,7 +158,7 @@ static size_t pin_next(struct weir__device *device, uint64_t *below, weir_stream
 {
     size_t count = 0;
     pthread_rwlock_rdlock(&device->lock);
-    /* The memory of a stream stays, closed or not, as long as its device. */
+    /* The last entry may have been closed since, but its memory is not freed before the device is. */
     const weir_stream *last = streams[max - 1];
     bool goes_on = last && last->is_listed && last->number >= *below;
     for (weir_stream *stream = goes_on ? last->next : device->streams; stream && count < max; stream = stream->next) {
@@ -233,7 +233,7 @@ struct weir__line *weir__stream_line(struct weir__device *device, gpu_stream han
     int index = w->device_count > 1 ? weir__event_device(w->gpu, device->index, handle) : device->index;
     if (index >= 0 && (size_t)index < w->device_count)
         device = &w->devices[index];
-    /* Where it is not known, the call has a line of its own. */
+    /* If CUDA does not tell the id, it stays 0, and weir__line_of() makes a line for this call alone. */
     if (!id && handle && handle != GPU_STREAM_LEGACY)
         weir__stream_id(device, handle, &caller.id);
     return weir__line_of(device->fences, &caller);
@@ -292,7 +292,8 @@ void weir__stream_bury(weir_stream *stream)
     pthread_rwlock_unlock(&device->lock);
 }
 
-/* What the cache has counted becomes the pool's own. Called with device->lock held for writing: who adds up sees the one or the other. */
+/* Adds the counts of the stream's cache to those of the pool. The caller holds device->lock for writing, so that a thread that sums up all
+   caches and the pool counts each call once. */
 static void add_counts(weir_stream *s)
 {
     weir__pool_count_live(s->pool, s->cache.live);
@@ -348,7 +349,8 @@ static bool is_listed_handle(struct weir__device *device, gpu_stream handle)
     return is_listed;
 }
 
-/* Whether it can be opened in this context, which is alive, and so the spare one is too. */
+/* Returns true if the spare stream belongs to the context `here`, is not opened by its raw handle, and does not capture. The context is
+   alive, so the stream is alive too. */
 static bool is_fit(struct weir__device *device, const struct weir__spare *spare, const struct gpu_context *here)
 {
     return spare->context.handle == here->handle && spare->context.id == here->id && !is_listed_handle(device, spare->handle) &&
@@ -377,7 +379,7 @@ bool weir__spare_take(struct weir__device *device, gpu_stream *handle)
     return false;
 }
 
-/* Those whose context the program has destroyed went with it. */
+/* Forgets the spare streams whose context the program has destroyed: CUDA destroyed them with the context. */
 static void forget_gone(struct weir__device *device)
 {
     struct weir__spares *spares = &device->spares;

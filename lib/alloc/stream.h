@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stream.h - an opened stream: a CUDA stream that Weir was told of and may therefore touch until it is closed.
+ * stream.h - an opened stream: a CUDA stream that the program opened with Weir, so that Weir may use its handle until it is closed.
  *
- * Owned by the application, from open to close. Listed in its device under device->lock. Its members are fixed after open, but for the
- * cache, which has a lock of its own, and counters. Whoever uses the handle of a stream beyond the cache's lock pins it, or is a
- * call on it that was counted, and close waits for both. The memory of a closed stream is used again only after many others were closed.
+ * The application owns the stream from open to close. Its device lists it under device->lock. Its members are fixed after open, except for
+ * the cache, which has its own lock, and for counters. A thread that uses the stream's handle without the cache's lock first *pins* the
+ * stream (weir__stream_pin(), `pins`) or *enters* it (weir__stream_enter(), cache.calls); closing the stream waits until no thread has done
+ * so. The memory of a closed stream is reused only after many other streams were closed.
  */
 #ifndef WEIR_LIB_STREAM_H
 #define WEIR_LIB_STREAM_H
@@ -18,137 +19,144 @@
 #include "lib/pool/weir_internal.h"
 
 struct weir_stream {
-    /* In one cache line what a call by the raw handle needs. */
+    /* The members that a call by the raw handle reads come first, so that they share a cache line. */
     weir *w;
     struct weir__device *device;
     gpu_stream handle;
-    uint64_t id; /* with device->has_stream_ids */
+    uint64_t id; /* CUDA's id of the stream, if device->has_stream_ids; else 0 */
     weir_pool *pool;
-    struct weir__link listed; /* in the device's table of this name, as is `routed`; guarded by device->lock, as the next members */
-    struct weir__link routed; /* with is_routed */
-    bool is_routed;           /* its pool is not the device's default one */
-    bool is_listed;           /* in device->streams */
-    weir_stream *next;        /* in device->streams, or device->closed */
+    struct weir__link listed; /* in the table device->listed; guarded by device->lock, as are the members up to `number` */
+    struct weir__link routed; /* in the table device->routed, if is_routed */
+    bool is_routed;           /* the stream's pool is not the device's default pool */
+    bool is_listed;           /* the stream is in device->streams */
+    weir_stream *next;        /* in device->streams, or in device->closed */
     weir_stream *previous;    /* in device->streams */
-    uint64_t number;          /* later streams have higher ones, and stand before it in the list */
-    _Atomic unsigned pins;    /* of those that found it in the list */
-    uint64_t name; /* the id, or where the driver has no ids a number of Weir's own; never 0. Fixed after open */
-    bool is_own; /* made by weir_stream_create() */
-    struct gpu_context context; /* in which it lives. Fixed after open */
-    /* It was destroyed without having been closed: its handle has become another stream, which was opened too, or its context was
-       destroyed. Then its cache is shut, and nobody finds it in the list who would use its handle. */
+    uint64_t number;          /* streams that were opened later have higher numbers, and come earlier in device->streams */
+    _Atomic unsigned pins;    /* pins of threads; raised under device->lock */
+    uint64_t name; /* the id, or Weir's own number if the driver has no ids; never 0. Fixed after open */
+    bool is_own; /* the stream was made by weir_stream_create() */
+    struct gpu_context context; /* the CUDA context of the stream. Fixed after open */
+    /* The program destroyed the stream without closing it: its context was destroyed, or its handle was opened again and is another stream
+       now. The cache of such a stream is shut, and the functions that pin streams leave it out. */
     atomic_bool is_gone;
     struct weir__cache cache;
-    struct weir__line *line; /* what was freed here, and the events behind that. Fixed from open to close, as the next two */
-    struct weir__debt *debt; /* its own pool's on the line */
-    struct weir__parked *room; /* for what is in the cache when the stream may not be used any more */
-    struct weir__recorded_stream recorded; /* its name, for traces and reports; the recorder's from open to close */
+    struct weir__line *line; /* the stream's line (fence.h). Fixed from open to close, as are the next two */
+    struct weir__debt *debt; /* the debt of the stream's own pool on that line */
+    struct weir__parked *room; /* in which the cached blocks are parked if the stream must not be used any more */
+    struct weir__recorded_stream recorded; /* the stream's name in traces and reports; used by the recorder from open to close */
 };
 
-/* A stream as the program names it, and what CUDA has said of it during a call, so that CUDA is asked once. */
+/* A stream as the program names it in a call, and the answers of CUDA about it, so that each call asks CUDA only once. */
 struct weir__raw {
     gpu_stream handle;
-    bool is_known; /* it does not capture, and this is its id */
-    bool is_open;  /* it was named by its weir_stream, which the call keeps open */
-    uint64_t id;
+    bool is_known; /* CUDA was asked: the stream does not capture, and `id` is its id */
+    bool is_open;  /* the program named the weir_stream, which cannot be closed during the call */
+    uint64_t id;   /* if is_known */
 };
 
 /*
- * The pool that serves a raw stream handle: that of the opened stream with its id, else the default pool of the device. Held for the
- * caller, who must weir__pool_release() it. NULL: no such pool on this device. Takes device->lock only where an opened stream with this
- * handle may have a pool of its own.
+ * Returns the pool that serves requests on a raw stream handle: the pool of the opened stream that has the same id, else the default pool
+ * of the device; NULL if the device has no default pool. The pool is held (weir__pool_hold()), and the caller must call
+ * weir__pool_release(). Takes device->lock only if an opened stream with this handle may have another pool than the default one.
  */
 weir_pool *weir__stream_route(struct weir__device *device, struct weir__raw *raw);
 
-/* The opened stream that the handle is, by its id, or NULL; also NULL while it captures. It is not pinned: another thread may close it, and
-   open another stream in its place, at any moment, which the functions of cache.h see by the id. */
+/* Returns the opened stream that has this handle and its id; NULL if there is none or the stream captures. The stream is not pinned:
+   another thread may close it at any moment and open another stream in the same memory. The functions of cache.h notice that by the id. */
 weir_stream *weir__stream_find(struct weir__device *device, struct weir__raw *raw);
 
 /*
- * Begins a call that uses the handle of an opened stream beyond the cache's lock; leave ends it. false: the stream is closed. As good as a
- * pin.
+ * weir__stream_enter() begins a call that uses the handle of an opened stream without the cache's lock: the stream stays open until
+ * weir__stream_leave(). Returns false, with nothing begun, if the stream is closed.
  */
 bool weir__stream_enter(weir_stream *stream);
 void weir__stream_leave(weir_stream *stream);
 
-/* Whether a stream of the device captures, or cannot say. */
+/* Return true if the stream captures, or if CUDA fails to tell. */
 bool weir__handle_captures(const struct weir__device *device, gpu_stream handle);
 bool weir__stream_captures(const weir_stream *stream);
 
-/* Whether a call on the stream has to leave its cache alone because the stream captures, or may. */
+/* Returns true if a call on the stream must not use the stream's cache, because the stream captures. With `cache.capture_check: false`
+   that is never checked. */
 static inline __attribute__((always_inline)) bool weir__stream_is_barred(const weir_stream *stream)
 {
     return atomic_load_explicit(&stream->pool->cache.capture_check, memory_order_relaxed) && weir__stream_captures(stream);
 }
 
 /*
- * What Weir does on its own account asks before it uses the handle, since CUDA crashes at a stream whose context the program has destroyed.
- * false: it is gone; nothing touches it any more, and its cached blocks are orphans. The caller keeps it from being closed (a pin, a call),
- * and holds neither device->lock nor a lock of an arena.
+ * Call this before Weir uses the handle of a stream that the present call of the program does not name: CUDA crashes if the program has
+ * destroyed the stream's context. Returns false if it has; the stream is then marked as gone, and its cached blocks become orphans
+ * (orphans.h). The caller has pinned or entered the stream, and holds neither device->lock nor a lock of an arena.
  */
 bool weir__stream_is_alive(weir_stream *stream);
 
-/* weir_stream_close() from wherever: waits for calls in progress. */
+/* Closes a stream, for weir_stream_close() and for Weir itself; waits until no thread has the stream pinned or entered. */
 void weir__stream_close(weir_stream *s);
 
-/* Destroys a CUDA stream of Weir's own, and logs where that fails. */
+/* Destroys a CUDA stream that Weir made; logs an error if CUDA refuses. */
 void weir__stream_destroy(struct weir__device *device, gpu_stream handle);
 
-/* The error of a call on a closed stream. */
+/* Fills the error for a call of `function` on a closed stream, and returns its status. */
 weir_status weir__stream_closed(weir_error *error, const char *function);
 
-/* Pins the next streams of the device behind number *below (UINT64_MAX: from the first), `max` at most, and lowers *below. Leaves out those
-   that are gone, as weir__stream_is_alive() says. Returns how many; 0 at the end. The last of `streams` is NULL, or a stream of the device
-   that comes before those and shortens the way, as the array has it after a call that filled it. */
+/* Pins up to `max` streams of the device: those with the highest numbers below *below (UINT64_MAX: the newest of all), newest first. Lowers
+   *below for the next call. Leaves out streams that weir__stream_is_alive() finds gone. Returns the number of pinned streams; 0 at the end.
+   The array must be filled with NULL before the first call and be passed on unchanged: its last entry tells the next call where to go on.
+   */
 size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir_stream **streams, size_t max);
 
-/* The id of a stream, asked with its device current, since a fixed handle means another stream on each device. GPU_CAPTURE_UNSUPPORTED: the
-   stream captures, so that its id must not be asked for. */
+/* Sets *id to CUDA's id of the stream, or to 0 if the driver has no ids. Makes the device current to ask, since a fixed handle (legacy,
+   per-thread) means another stream on each device. Returns CUDA's code; GPU_CAPTURE_UNSUPPORTED if the stream captures, as CUDA must not be
+   asked then. */
 int weir__stream_id(struct weir__device *device, gpu_stream handle, uint64_t *id);
 
-/* The context of a stream, or for a fixed handle the one in which the calling thread uses the device. Its handle is NULL where the driver
-   cannot tell, and then it counts as alive. */
+/* Returns the context of a stream; for a fixed handle, the context in which the calling thread uses the device. If the driver cannot tell,
+   the handle of the context is NULL, and the context counts as alive. */
 struct gpu_context weir__stream_context(struct weir__device *device, gpu_stream handle);
 
-/* The opened stream of that id, or, where the driver has no ids, of that handle. Called with device->lock. */
+/* Returns the opened stream that has this id, or this handle if the driver has no ids; else NULL. The caller holds device->lock. */
 weir_stream *weir__stream_listed(struct weir__device *device, gpu_stream handle, uint64_t id);
 
-/* The opened stream of that handle that is not gone: a handle alone proves little. Called with device->lock. */
+/* Returns the opened stream that has this handle and is not gone, or NULL. The handle may mean another stream by now. The caller holds
+   device->lock. */
 weir_stream *weir__stream_of_handle(struct weir__device *device, gpu_stream handle);
 
-/* A stream that was closed long enough ago, or a new one; closed. NULL: no host memory. */
+/* Returns the memory of a stream that was closed long ago, or new memory; in both cases as a closed stream. NULL: host memory runs out. */
 weir_stream *weir__stream_take(struct weir__device *device);
-/* Its memory is kept for a while. */
+/* Puts a closed stream at the end of device->closed, so that its memory is not reused for a while. Takes device->lock. */
 void weir__stream_bury(weir_stream *stream);
+/* Add the stream to the list and the tables of its device, and remove it; weir__stream_unlist() also adds the counts of the stream's cache
+   to the pool's. Both take device->lock. */
 void weir__stream_list(weir_stream *stream);
-/* What its cache has counted becomes the pool's own. */
 void weir__stream_unlist(weir_stream *stream);
 
-/* The lists of streams, in device.c's order: the device is not known to others yet, or no longer. */
+/* Make and free the lists of streams of a device that no other thread uses. */
 void weir__streams_init(struct weir__device *device);
 void weir__streams_destroy(struct weir__device *device);
 
-/* Bytes of the pool were freed on the stream, which the caller has pinned, or within a call; an arena has counted them itself. Where host
-   memory lacks, they are not counted: nobody waits for them then. */
+/* Counts `bytes` of the pool as freed on the stream, which the caller has pinned or entered. Does nothing for an arena, which counts its
+   own frees. If host memory runs out, the bytes are not counted, and no request waits for them. */
 void weir__stream_freed(weir_stream *stream, weir_pool *pool, uint64_t bytes);
-/* The line of a stream that the program has just named, opened or not, beside memory of the device: the stream may be of another one. It does
-   not capture; weir__line_put() follows. id: as far as the caller knows it; else 0. NULL: no host memory. */
+/* Returns the line of a stream that the present call of the program names, opened or not; NULL if host memory runs out. The stream may
+   belong to another device than `device`, whose memory the call uses. The stream must not capture. id: the stream's id, or 0 if the caller
+   does not know it. weir__line_put() must follow. */
 struct weir__line *weir__stream_line(struct weir__device *device, gpu_stream handle, uint64_t id);
-/* Pins the opened stream with the id of this handle; NULL if there is none. */
+/* Pins the opened stream that has this handle and its id, and returns it; NULL if there is none. weir__stream_unpin() must follow. */
 weir_stream *weir__stream_pin(struct weir__device *device, gpu_stream handle);
 void weir__stream_unpin(weir_stream *stream);
 
 /*
- * CUDA streams that weir_stream_create() made and whose weir_stream is closed live until weir_close(), and the next weir_stream_create()
- * takes them first. So the raw handle of a closed stream is never that of a destroyed one, at which CUDA crashes, nor that of a new stream of
- * the program's own: a program may still free on it. They belong to their device; w->config guards them, under which CUDA may be called.
+ * A *spare* stream is a CUDA stream that weir_stream_create() made and whose weir_stream is closed. Spare streams live until weir_close(),
+ * and the next weir_stream_create() takes one of them. So a program may still free blocks on the raw handle of a closed stream: the handle
+ * is never that of a destroyed stream, at which CUDA crashes, nor that of a new stream of the program's own. Spare streams belong to their
+ * device. w->config guards them, under which CUDA may be called.
  */
-/* Takes the last that came, of those that live in the current context, do not capture, and were not opened by their raw handle meanwhile.
-   false: there is none. */
+/* Takes the newest spare stream that belongs to the current context, does not capture, and was not opened by its raw handle. Returns false
+   if there is none. */
 bool weir__spare_take(struct weir__device *device, gpu_stream *handle);
-/* Keeps a stream that is idle. false: no host memory; it stays the caller's. */
+/* Makes an idle stream a spare one. Returns false if host memory runs out; the caller then still owns the stream. */
 bool weir__spare_put(struct weir__device *device, gpu_stream handle, const struct gpu_context *context);
-/* Waits for them, as the program may have freed on them, and destroys them. Call it in relaxed capture mode. */
+/* Synchronises all spare streams, as the program may have freed blocks on them, and destroys them. Call it in relaxed capture mode. */
 void weir__spares_destroy(struct weir__device *device);
 
 #endif
