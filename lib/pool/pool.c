@@ -37,7 +37,7 @@ static weir_status check_features(const weir_pool *pool, const struct policy *po
     return status;
 }
 
-/* Whether the entry says arena, or says auto and needs no pool of CUDA's. */
+/* Returns true if the entry says `backing: arena`, or says `auto` and uses no feature that only a CUDA pool has. */
 static bool wants_arena(const struct policy_pool *entry)
 {
     return entry->backing == POLICY_BACKING_ARENA ||
@@ -62,7 +62,8 @@ static weir_status refuse_arena(const weir_pool *pool, const struct policy *poli
                           policy_pool_place(policy, entry, "").path, pool->name, pool->device->index);
 }
 
-/* What says auto is a pool of CUDA's where there can be no arena. */
+/* Makes an arena the pool's backing if the entry wants one. If no arena can be made, a pool with `backing: auto` stays a CUDA pool, and the
+   reason is kept in why_no_arena; with `backing: arena` the function fails. */
 static weir_status create_arena(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
     bool is_auto = entry->backing == POLICY_BACKING_AUTO;
@@ -93,12 +94,14 @@ void weir__pool_say_backing(weir_pool *pool)
                         pool->name, pool->device->index, why);
 }
 
-/* The cap that the driver is to enforce for a pool that is being made; 0: none. With a twin the cap is that of both together. */
+/* Returns the cap that the driver is to enforce for a new pool; 0: none. A pool with a twin has none, since its cap holds for both pools
+   together, which only Weir can enforce. */
 static uint64_t native_cap(const weir_pool *pool)
 {
     if (pool->kind.small_below || !pool->w->gpu->supports(pool->device->index, GPU_FEATURE_POOL_MAX_SIZE, NULL, 0))
         return 0;
-    /* That of its entry's first pool: the cap may have been lowered since, and can be raised to that again. */
+    /* A private pool gets the same cap as the pool of its entry: a reload may have lowered max_size since, and may raise it to that again.
+       */
     return weir__pool_is_private(pool) ? weir__device_find_pool(pool->device, pool->name)->native.max : pool->settings.max_size;
 }
 
@@ -123,7 +126,7 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
             code = weir__former_save(pool);
         pool->native.cap.has_strangers = true;
         if (code != GPU_SUCCESS)
-            pool->native.handle = NULL; /* nothing was changed, so nothing is to be put back */
+            pool->native.handle = NULL; /* nothing was changed, so weir__pool_free() must restore nothing */
     } else {
         spec.max_size = pool->native.max = pool->backing->ops->is_arena ? 0 : native_cap(pool);
         code = gpu->pool_create(&spec, &pool->native.handle);
@@ -136,7 +139,7 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
                           policy_pool_place(policy, entry, "").path, pool->name, spec.device);
 }
 
-/* To initial_size. */
+/* Grows the pool to initial_size. */
 static weir_status grow(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -229,7 +232,7 @@ weir_status weir__pool_new(struct weir__device *device, const struct policy *pol
 
 /* Destroying ------------------------------------------------------------------------------------------------------------------------- */
 
-/* So many bytes, or the addresses of an arena that is closed, were to go back, and the driver did not take them. */
+/* Logs that the driver failed to take back `bytes` bytes; 0: the addresses of an arena that is closed. */
 static void say_left(weir_pool *pool, uint64_t bytes)
 {
     weir__log_about(pool->w, pool, WEIR_LOG_ERROR,
@@ -240,12 +243,14 @@ static void say_left(weir_pool *pool, uint64_t bytes)
 
 static int destroy_handles(weir_pool *pool)
 {
-    /* What lives on is freed where nothing is counted, and so is what others took from the device's current pool. */
+    /* Blocks that are still live, and blocks that other code took from the device's current pool, are freed without being counted: only
+       CUDA's figures tell when they are gone. */
     bool asks_figures = !pool->native.is_exportable || pool->current.former || atomic_load(&pool->figures.taken);
     return weir__cuda_destroy(&pool->native, weir__debts_are_settled(&pool->native.backing.debts), asks_figures);
 }
 
-/* The pool was retired: its weir may be gone. */
+/* Tries to destroy the handles of a retired pool, and frees the pool if they are destroyed. Returns whether they are. The weir of the pool
+   may be closed, so pool->w is not used. */
 static bool end_retired(struct weir__debts *debts)
 {
     weir_pool *pool = WEIR__ITEM(debts, weir_pool, native.backing.debts);
@@ -257,7 +262,8 @@ static bool end_retired(struct weir__debts *debts)
     return true;
 }
 
-/* The struct stays with its debts until the handles can be destroyed. One whose debts are never settled would stay for nothing. */
+/* Frees the pool if its handles are destroyed. If not, retires it: end_retired() frees it later. A pool whose debts can never be settled is
+   freed at once, since its handles can never be destroyed. */
 static void free_or_retire(weir_pool *pool)
 {
     if (!weir__cuda_is_gone(&pool->native) && !atomic_load(&pool->native.backing.debts.is_unknown)) {
@@ -274,17 +280,17 @@ void weir__pool_free(weir_pool *pool, enum weir__pool_end end)
     weir__device_remove_pool(pool->device, pool);
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     weir__current_pool_restore(pool);
-    /* A peer may still read blocks that live on. */
+    /* If blocks are still live, peers keep their access, since they may still read these blocks. */
     if (end != WEIR__POOL_LIVE)
         weir__settings_withdraw(pool, end == WEIR__POOL_UNMADE);
     if (weir__pool_is_default(pool) && pool->native.handle)
         weir__former_restore(pool);
     if (weir__pool_is_default(pool))
-        pool->native.handle = NULL; /* it is the driver's */
+        pool->native.handle = NULL; /* the driver owns the handle of its default pool */
     struct weir__closing closing = {.pending = 0};
     pool->backing->ops->close(pool->backing, &closing);
     if (!pool->native.is_exportable)
-        weir__debts_end(&pool->native.backing.debts); /* CUDA's figures tell, and some of its frees may never get a mark */
+        weir__debts_end(&pool->native.backing.debts); /* CUDA's figures tell when all is freed; some frees may never get a mark */
     int code = destroy_handles(pool);
     if (closing.is_left)
         say_left(pool, closing.left);
@@ -305,8 +311,9 @@ void weir__pool_free(weir_pool *pool, enum weir__pool_end end)
     weir__relaxed_end(gpu, mode);
 }
 
-/* Nobody uses the private pool now: its idle memory goes back at the program's next synchronise. One that is parked already was only looked
-   at, by the keeper too: that is no reason for it to look again. */
+/* Parks a private pool that has no users any more: sets its threshold to 0, so that its idle memory goes back at the program's next
+   synchronise. Does nothing if the pool is parked already: then the last user only looked at the pool, and the keeper, which may have been
+   that user, need not look again. */
 static void park(weir_pool *pool)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);

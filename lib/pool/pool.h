@@ -2,10 +2,12 @@
 /*
  * pool.h - one policy entry on one device: a CUDA pool, or two when small requests are kept apart in a small twin; or an arena (arena.h).
  *
- * Owned by its device, from its creation to weir_close(); after that by its debts, as far as its handles cannot be destroyed yet. A private pool whose stream is closed and whose last block is freed (counted in
- * `references`) is parked and serves the next private stream of its entry: destroying it there and then crashes CUDA (cuda.h).
- * `lock` guards the settings and their order of application to CUDA; it may be held over CUDA calls and is taken after every registry lock.
- * Counters and settings that the fast path reads are atomic.
+ * Its device owns the pool, from its creation to weir_close(). If CUDA's handles cannot be destroyed by then, the pool's debts (fence.h)
+ * own the struct until they can. A *private* pool serves one stream. `references` counts its users; once its stream is closed and its last
+ * block is freed, the pool is *parked*, and it serves the next private stream of its entry: destroying it at once would crash CUDA
+ * (cuda.h). The *keeper* is a job of Weir's thread that gives idle memory back (keeper.h). `lock` guards the settings and the order in
+ * which they are applied to CUDA. It may be held over CUDA calls, and is taken after every registry lock. Counters, and settings that the
+ * fast path reads, are atomic.
  */
 #ifndef WEIR_LIB_POOL_H
 #define WEIR_LIB_POOL_H
@@ -26,144 +28,145 @@ struct weir__device;
 
 #define WEIR__GROWTH_STEP POLICY_GROWTH_STEP
 
-#define WEIR__NOT_AUTO (UINT64_MAX - 1) /* more bytes than there are, and no policy's word for all */
+#define WEIR__NOT_AUTO (UINT64_MAX - 1) /* no number of bytes: the policy does not say `release_threshold: auto` */
 
-#define WEIR__ADAPTED_EPOCHS 8 /* in which growth is laid to what was given back */
+#define WEIR__ADAPTED_EPOCHS 8 /* growth counts as caused by memory that was given back in this many last epochs */
 
-/* What the keeper knows of a pool whose threshold it sets. Its own, but for the counts, which are atomic. */
+/* The state of `release_threshold: auto` for one pool (adapt.h). An epoch is a fixed span of time (demand.h). Only the keeper's thread uses
+   these members, except for the audits, which are atomic. */
 struct weir__adapted {
     struct weir__demand demand;
-    bool is_begun;
-    bool is_awake;      /* it is to look again although nothing was freed */
-    bool is_giving;     /* another piece follows the last one. All frees before the first piece were */
-    bool is_done;       /* complete */
-    uint64_t began;     /* when the present epoch did, by the service's clock */
-    uint64_t low, high; /* the least and the most bytes in use in it, as far as it was seen */
-    uint64_t peak;      /* the most in use in the epoch before */
-    uint64_t reserved;  /* when it looked last, and gave back */
-    uint64_t waste;     /* bytes beyond those in use that were needed when the pool grew last */
-    uint64_t asks, asked; /* of neighbours, and when the last one came */
-    uint64_t rent;        /* nanoseconds that the present idle bytes have cost by lying idle */
-    uint64_t given[WEIR__ADAPTED_EPOCHS]; /* bytes given back in the last epochs, the present one first */
-    /* Bytes, and nanoseconds of calls that they saved or cost. */
+    bool is_begun;        /* the members below are set */
+    bool is_awake;        /* the keeper is to look at the pool again, even if nothing is freed */
+    bool is_giving;       /* the keeper gives memory back in pieces, and another piece follows */
+    bool is_done;         /* when the first of these pieces was given back, all earlier frees were complete */
+    uint64_t began;       /* the start of the present epoch, by weir__service_now() */
+    uint64_t low, high;   /* the least and the most bytes in use that were seen in the present epoch */
+    uint64_t peak;        /* the most bytes in use in the previous epoch */
+    uint64_t reserved;    /* bytes that the pool had reserved when the last epoch ended, or after the last piece went back */
+    uint64_t waste;       /* bytes reserved beyond the most bytes in use, in the last epoch in which the pool grew: fragmentation */
+    uint64_t asks, asked; /* the number of requests of neighbours, and the time of the last one */
+    uint64_t rent;        /* the cost of the present idle bytes so far, in nanoseconds */
+    uint64_t given[WEIR__ADAPTED_EPOCHS]; /* bytes given back in each of the last epochs, the present one first */
+    /* Bytes that were used again while idle, that were idle for nothing, and that were given back but needed again; with the nanoseconds of
+       calls that these bytes saved or cost. */
     struct weir__audit {
         _Atomic uint64_t bytes, time;
     } used, unused, missed;
 };
 
-/* What a pool is there for. Streams cannot have default pools of their own (policy/check.c). */
+/* The kinds of pools. A private pool is never a default pool of the driver (policy/check.c). */
 enum weir__pool_of {
-    WEIR__POOL_OF_ENTRY,  /* all that the entry's name leads to */
-    WEIR__POOL_OF_STREAM, /* one stream at a time: private */
-    WEIR__POOL_OF_DRIVER, /* the same as the first, and the driver's own pool: configured, not created */
+    WEIR__POOL_OF_ENTRY,  /* serves all streams and requests that name the policy's entry */
+    WEIR__POOL_OF_STREAM, /* private: serves one stream at a time */
+    WEIR__POOL_OF_DRIVER, /* serves the same as WEIR__POOL_OF_ENTRY, but is the driver's default pool: Weir configures it only */
 };
 
 struct weir_pool {
     weir *w;
     struct weir__device *device;
     weir_pool *next; /* device->pools; guarded by device->lock */
-    struct weir__link named; /* device->named, unless it is private; guarded by device->lock */
+    struct weir__link named; /* in device->named, unless the pool is private; guarded by device->lock */
     char *name;
-    _Atomic(const char *) why_no_arena; /* with `backing: auto`, until it is logged. NULL: there is nothing to say */
+    _Atomic(const char *) why_no_arena; /* why a pool with `backing: auto` is no arena, until that is logged; else NULL */
 
-    unsigned record; /* its number in the weir's recorder; 0: none. Fixed after creation, as is what it is */
+    unsigned record; /* the pool's number in the weir's recorder; 0: none. Fixed after creation, as is `kind` */
     struct {
         enum weir__pool_of of;
-        uint64_t small_below;
+        uint64_t small_below; /* requests below so many bytes go to the small twin; 0: the pool has no twin */
         uint64_t max_block; /* of an exportable pool: bytes of the largest block that may be shared; else UINT64_MAX */
     } kind;
 
-    struct weir__backing *backing; /* its memory: an arena, or `native`. Fixed after creation */
-    struct weir__cuda native;      /* CUDA's pool: beside an arena it serves captures alone */
+    struct weir__backing *backing; /* the pool's memory: an arena, or `native`. Fixed after creation */
+    struct weir__cuda native;      /* the CUDA pool, and its twin. If `backing` is an arena, `native` serves only captures */
 
-    /* Of former.c: the pool that was the device's current one before Weir made this one that, or NULL, and the next such pool. Written under
-       the lock of former.c. */
+    /* Of former.c: `former` is the pool that was the device's current pool until Weir made this one current, or NULL; `next` is the next
+       pool in the list of such pools. Written under the lock of former.c. */
     struct {
         _Atomic(gpu_pool) former;
         weir_pool *next;
     } current;
 
-    /* Of former.c: what a default pool had before Weir configured it, and the next pool of the list. Guarded by the lock of former.c. */
+    /* Of former.c: the attributes of a default pool before Weir configured it, and the next pool of the list. Guarded by the lock of
+       former.c. */
     struct {
         uint64_t saved[WEIR__CUDA_ATTRIBUTES];
         weir_pool *next;
     } before;
 
-
     pthread_mutex_t lock;
 
-    /* Who uses a private pool. */
+    /* The users of a private pool. */
     struct {
-        _Atomic size_t references; /* the stream, each live block, each call in flight; 0: parked */
+        _Atomic size_t references; /* one for the stream, for each live block and for each call in progress; 0: the pool is parked */
         bool is_parked;            /* guarded by lock */
     } use;
 
-    /* Who else has to do with its memory. */
     struct {
-        atomic_bool is_shared; /* there is an export of it */
+        atomic_bool is_shared; /* the pool has an export */
     } sharing;
 
-    /* The keeper's (left.h). */
+    /* For the keeper (left.h). */
     struct {
-        atomic_bool is_left; /* it is to look at the pool: something was freed into it, or its threshold fell */
-        bool is_due;         /* its own: it found idle memory above the threshold */
+        atomic_bool is_left; /* the keeper is to look at the pool: something was freed into the pool, or its threshold fell */
+        bool is_due;         /* the keeper found idle memory above the threshold. Only the keeper uses this member */
     } keeper;
 
-    /* Of `release_threshold: auto`, the keeper's own (adapt.h). */
     struct weir__adapted adapted;
 
-    /* What the policy says of caches; the fast path reads it and nothing that others write stands beside it. Changed under lock. */
+    /* The policy's settings of caches. The fast path reads them, so no other member that threads write shares their cache lines. Changed
+       under lock. */
     struct {
-        _Atomic unsigned classes;       /* size classes from 1 to this one are kept; 0: nothing is cached */
-        _Atomic unsigned plain_classes; /* the same while the recorder wants to know nothing of cached calls; else 0 */
-        _Atomic uint64_t live_step;     /* how many bytes a stream may hand out or take back before the pool is told; 0, for good: none */
-        _Atomic uint64_t per_stream, per_device;
-        _Atomic uint64_t idle; /* nanoseconds */
+        _Atomic unsigned classes;       /* blocks of the size classes from 1 to this one are cached; 0: nothing is cached */
+        _Atomic unsigned plain_classes; /* the same as `classes` if the recorder does not record cached calls; else 0 */
+        _Atomic uint64_t live_step;     /* bytes that a stream may hand out or take back before it tells the pool; 0, fixed: exact_peaks */
+        _Atomic uint64_t per_stream, per_device; /* bytes */
+        _Atomic uint64_t idle;                   /* nanoseconds */
         atomic_bool capture_check;
     } cache __attribute__((aligned(128)));
 
-    /* What else a policy or the program sets (settings.h). Changed under lock. */
+    /* The other settings of the policy and of the program (settings.h). Changed under lock. */
     struct {
-        /* `release_threshold: auto`: the keeper gives back what is above so many bytes, which it sets; UINT64_MAX: all stay until it knows.
-           WEIR__NOT_AUTO: backing->threshold counts. */
+        /* With `release_threshold: auto`: the keeper sets this number of bytes, and gives back idle memory above it; UINT64_MAX: the keeper
+           has not set it yet, so all memory stays. Otherwise WEIR__NOT_AUTO, and backing->threshold is the threshold. */
         _Atomic uint64_t kept;
-        _Atomic uint64_t initial;     /* initial_size: `kept` is never below it, nor below `keep` */
-        _Atomic uint64_t max_size;    /* 0: none */
+        _Atomic uint64_t initial;     /* initial_size in bytes: `kept` is at least `initial` and at least `keep` */
+        _Atomic uint64_t max_size;    /* the cap that is in force, in bytes; 0: none */
         _Atomic uint64_t keep;        /* bytes that stay reserved when a neighbour asks; UINT64_MAX: all */
-        _Atomic uint64_t deadline;    /* of the ladder, in nanoseconds */
-        _Atomic unsigned steps;       /* bit (1 << rung) for each rung of the ladder */
+        _Atomic uint64_t deadline;    /* nanoseconds that recovery from lack of memory may take */
+        _Atomic unsigned steps;       /* bit (1 << rung) is set for each rung (step) of recovery that the policy names */
         atomic_bool scrub;            /* blocks are cleared before the program gets them */
-        uint64_t policy_max, limit;   /* the policy's max_size, and weir__pool_set_limit()'s; 0: none */
+        uint64_t policy_max, limit;   /* the caps of the policy and of weir__pool_set_limit(), in bytes; 0: none */
         uint64_t threshold_before, kept_before; /* backing->threshold and `kept` when the last reload began. Guarded by w->config */
-        bool *peers;                  /* by device: access granted */
+        bool *peers;                  /* for each device: access to the pool is granted */
     } settings __attribute__((aligned(128)));
 
-    /* What is counted. Atomic, but for `counts`, each of which is guarded by the lock of its shard of the block table. */
+    /* Counters. They are atomic, except for `counts`: each of these is guarded by the lock of its shard of the block table. */
     struct {
-        _Atomic uint64_t taken;   /* bytes of the blocks that Weir has from CUDA, in whichever hands they are */
-        _Atomic uint64_t claimed; /* bytes that CUDA is being asked for under a cap: no two requests pass where one fits */
-        _Atomic int64_t spare;    /* of these, bytes that no user has: cached, or rounding of a class; as far as streams have told yet */
+        _Atomic uint64_t taken;   /* bytes of all blocks that Weir has from CUDA: live, cached and orphaned */
+        _Atomic uint64_t claimed; /* bytes that requests under a cap are asking CUDA for now, so that together they stay below the cap */
+        _Atomic int64_t spare;    /* bytes of `taken` that the program does not have: cached, or added by rounding; streams report late */
         _Atomic uint64_t taken_high, live_high, failures;
-        _Atomic uint64_t taken_before; /* what taken_high was before the keeper made it start anew */
-        _Atomic uint64_t live_now;                  /* bytes in users' hands */
-        _Atomic uint64_t closed_hits, closed_keeps; /* of the caches of streams that are closed */
+        _Atomic uint64_t taken_before; /* the highest value of `taken` before the keeper reset taken_high */
+        _Atomic uint64_t live_now;                  /* with exact_peaks: bytes of live blocks */
+        _Atomic uint64_t closed_hits, closed_keeps; /* counts of the caches of streams that are closed */
         struct weir__counts counts[WEIR__SHARDS];
     } figures;
 
-    /* Of recorded.c: growth that CUDA does without a word. Atomic. */
+    /* Of recorded.c, which notices when CUDA made the pool grow. Atomic. */
     struct {
-        _Atomic uint64_t reserved;  /* bytes when it was last asked */
-        _Atomic unsigned left, skip; /* slow calls that are not looked at, as so many looks were in vain */
+        _Atomic uint64_t reserved;   /* bytes that the pool had reserved at the last look */
+        _Atomic unsigned left, skip; /* slow calls to skip before the next look, and their number after the last look, which saw no growth */
     } noted;
 
-    /* Of grant.c: what streams have of cache.per_device. Atomic. */
+    /* Of grant.c, which divides cache.per_device among streams. Atomic. */
     struct {
-        _Atomic uint64_t granted;
-        _Atomic uint64_t due; /* when refused streams may next look for an idle one */
+        _Atomic uint64_t granted; /* bytes granted to streams */
+        _Atomic uint64_t due;     /* the time from which a refused stream may again look for an idle stream */
     } grants;
 };
 
-/* Bytes that the pool keeps over a synchronise, or that the keeper lets it keep. UINT64_MAX: all. */
+/* Returns the bytes that the pool keeps when a stream synchronises, or that the keeper lets the pool keep. UINT64_MAX: all bytes. */
 static inline uint64_t weir__pool_threshold(const weir_pool *pool)
 {
     uint64_t kept = atomic_load_explicit(&pool->settings.kept, memory_order_relaxed);
@@ -175,20 +178,21 @@ static inline bool weir__pool_is_auto(const weir_pool *pool)
     return atomic_load(&pool->settings.kept) != WEIR__NOT_AUTO;
 }
 
-/* exact_peaks: figures.live_high is the highest value of figures.live_now. */
+/* Returns true with exact_peaks: figures.live_high is then the highest value of figures.live_now. */
 static inline bool weir__pool_is_exact(const weir_pool *pool)
 {
     return !atomic_load_explicit(&pool->cache.live_step, memory_order_relaxed);
 }
 
-/* Whether caches serve requests of that size class now. */
+/* Returns true if caches serve requests of that size class now. */
 static inline bool weir__pool_caches(const weir_pool *pool, unsigned class)
 {
     return class <= atomic_load_explicit(&pool->cache.classes, memory_order_relaxed);
 }
 
-/* Whether a cache may have a block for a request of that size class: by the class, or, above those that are cached, for requests of exactly
-   its size (recent.h). A pool that does not ask its caches before it grows, and keeps nothing over a synchronise, has no such blocks. */
+/* Returns true if a cache may have a block for a request of that size class. Caches keep blocks of the cached classes, and large blocks
+   above these classes, each for a request of exactly its size (recent.h). A pool has no large blocks in caches if its backing does not ask
+   the caches before it grows, and it keeps nothing when a stream synchronises. */
 static inline bool weir__pool_keeps(const weir_pool *pool, unsigned class)
 {
     unsigned classes = atomic_load_explicit(&pool->cache.classes, memory_order_relaxed);
@@ -196,7 +200,7 @@ static inline bool weir__pool_keeps(const weir_pool *pool, unsigned class)
            (classes && (pool->backing->ops->asks_caches || atomic_load_explicit(&pool->backing->threshold, memory_order_relaxed)));
 }
 
-/* Creates the entry's pool on the device, configures it and grows it to initial_size. Places errors at the entry's keys. */
+/* Creates the entry's pool on the device, configures it and grows it to initial_size. Errors name the place of the key in the policy. */
 weir_status weir__pool_new(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry, bool is_private,
                            weir_error *error, weir_pool **pool);
 
@@ -206,10 +210,10 @@ void weir__pool_say_backing(weir_pool *pool);
 enum weir__pool_end {
     WEIR__POOL_UNMADE, /* its creation failed: the caller has that error and may hold a lock, so nothing is logged */
     WEIR__POOL_EMPTY,
-    WEIR__POOL_LIVE, /* blocks of it live on */
+    WEIR__POOL_LIVE, /* the program still has blocks of the pool */
 };
 
-/* Restores what Weir changed and destroys what it made. */
+/* Restores the settings of CUDA that Weir changed for the pool, destroys the handles that Weir made, and frees the pool. */
 void weir__pool_free(weir_pool *pool, enum weir__pool_end end);
 
 static inline bool weir__pool_is_private(const weir_pool *pool)
@@ -222,7 +226,7 @@ static inline bool weir__pool_is_default(const weir_pool *pool)
     return pool->kind.of == WEIR__POOL_OF_DRIVER;
 }
 
-/* Counts who uses a private pool; for other pools these do nothing. With the last release the pool is parked. */
+/* Begin and end one use of a private pool, which is parked when the last use ends. They do nothing for other pools. */
 static inline void weir__pool_hold(weir_pool *pool)
 {
     if (weir__pool_is_private(pool))
@@ -234,27 +238,29 @@ static inline void weir__pool_release(weir_pool *pool)
     if (weir__pool_is_private(pool))
         weir__pool_release_private(pool);
 }
-/* A private pool of that entry that nobody uses any more, held and set up as the entry says now; NULL if there is none. */
+/* Returns a parked private pool of that entry, held for the caller and configured as the entry says now; NULL if there is none. */
 weir_pool *weir__pool_reuse(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry);
 
-/* Whether the driver takes what is idle in the pool for any other of CUDA's pools on the device; else Weir has to give it back first. */
+/* Returns true if CUDA moves the pool's idle memory to its other pools on the device when they need it; otherwise Weir has to give the
+   memory back first. */
 static inline bool weir__pool_lends_idle(const weir_pool *pool)
 {
     return pool->backing->ops->lends_idle && !pool->native.is_host;
 }
 
-/* Bytes that are reserved and that nobody uses; 0 also where the driver has no such figures. */
+/* Returns the bytes that the pool has reserved and that are not in use; 0 if the driver has no such figures. */
 uint64_t weir__pool_idle(const weir_pool *pool);
 
-/* Whether what is idle can go back to the device only once the pool is made anew: blocks of it were shared. */
+/* Returns true if blocks of the pool were shared: its idle memory can go back to the device only when the CUDA pool is replaced. */
 bool weir__pool_is_stuck(const weir_pool *pool);
 
-/* weir_pool_trim() without its checks of arguments. */
+/* Gives idle memory back to the device until the pool has `keep` bytes reserved. *released: the bytes given back. Does not empty caches.
+   Returns CUDA's code. Takes pool->lock. */
 int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released);
 
-/* CUDA's figure of pool and twin together, or the arena's; 0 where the driver has no such figures. */
+/* Reads a figure of the pool and its twin together, or of the arena; 0 if the driver has no such figures. Returns CUDA's code. */
 int weir__pool_read(const weir_pool *pool, enum gpu_pool_attribute attribute, uint64_t *value);
-/* The same for whoever can do without: 0 also where the call fails. */
+/* Returns the same figure, and 0 also if CUDA fails to tell it. */
 uint64_t weir__pool_figure(const weir_pool *pool, enum gpu_pool_attribute attribute);
 
 #endif
