@@ -4,7 +4,7 @@
  *
  * These functions visit the other weirs under the lock of quiet.c (weir__quiet_visit()), so that no weir can close during the visit; they
  * do nothing if that lock is not free within a millisecond. They do not run the out-of-memory callbacks of other weirs, since a callback
- * may take locks of its program that the calling thread holds already. Call these functions in relaxed capture mode, with no lock held.
+ * expects to run in a thread of its own part of the program. Call these functions in relaxed capture mode, with no lock held.
  */
 #ifndef WEIR_LIB_OTHERS_H
 #define WEIR_LIB_OTHERS_H

@@ -10,18 +10,19 @@ static inline void raise_to(_Atomic uint64_t *high, uint64_t value)
         continue;
 }
 
-/* Users have so many bytes more, or less. To the byte by a figure of its own, as a request of another thread may be in `taken`, and what its
-   class adds not yet in `spare`. */
+/* Counts with exact_peaks that the program has `bytes` bytes more (less, if negative). Uses live_now and not `taken` minus `spare`, since
+   the request of another thread may already be in `taken`, but its rounding not yet in `spare`. */
 static inline void count_exactly(weir_pool *pool, int64_t bytes)
 {
     raise_to(&pool->figures.live_high,
              atomic_fetch_add_explicit(&pool->figures.live_now, (uint64_t)bytes, memory_order_relaxed) + (uint64_t)bytes);
 }
 
-/* Raises the highest values: `taken` has risen to so much, or `spare` has changed, as users have so many bytes more, or less. */
+/* Raises the highest values after `taken` or `spare` has changed. taken: the present value of `taken`. bytes: how many bytes more the
+   program has (less, if negative). */
 static inline void raise_high(weir_pool *pool, uint64_t taken, int64_t bytes)
 {
-    /* In this order, so that what a flush takes from both meanwhile makes too little of it, never too much. */
+    /* Read `spare` first: if a flush lowers both counters between the two reads, `live` is too low, but never too high. */
     int64_t spare = atomic_load_explicit(&pool->figures.spare, memory_order_acquire);
     int64_t live = (int64_t)atomic_load_explicit(&pool->figures.taken, memory_order_relaxed) - spare;
     raise_to(&pool->figures.taken_high, taken);
@@ -37,13 +38,14 @@ void weir__pool_count_live(weir_pool *pool, int64_t bytes)
     raise_high(pool, atomic_load_explicit(&pool->figures.taken, memory_order_relaxed), bytes);
 }
 
-/* Whoever reads both marks, this one last, finds the highest value in one of them at any time. */
+/* Saves the highest value in taken_before before taken_high is reset. So a thread that reads taken_high first and then taken_before finds
+   the highest value in one of them at any time. */
 uint64_t weir__pool_take_high(weir_pool *pool)
 {
     raise_to(&pool->figures.taken_before, atomic_load(&pool->figures.taken_high));
     uint64_t high = atomic_exchange(&pool->figures.taken_high, 0);
     raise_to(&pool->figures.taken_before, high);
-    /* A request that comes meanwhile raises it itself. */
+    /* A request that raises `taken` after this read raises taken_high itself. */
     raise_to(&pool->figures.taken_high, atomic_load(&pool->figures.taken));
     return high;
 }
@@ -62,7 +64,7 @@ void weir__pool_count_free(const struct weir__block *block)
     uint64_t bytes = weir__class_given(block->class, block->size);
     if (block->graph)
         return;
-    /* Whoever finds nothing taken finds the marks behind all frees, too. */
+    /* Release order: a thread that reads 0 also sees the marks behind all frees. */
     atomic_fetch_sub_explicit(&pool->figures.taken, bytes, memory_order_release);
     if (bytes != block->size)
         atomic_fetch_sub_explicit(&pool->figures.spare, (int64_t)(bytes - block->size), memory_order_relaxed);
@@ -75,8 +77,8 @@ enum weir__claim weir__claim_begin(weir_pool *pool, uint64_t bytes, uint64_t max
     const _Atomic uint64_t *taken = &pool->figures.taken;
     if (bytes > max_size || atomic_load_explicit(taken, memory_order_relaxed) > max_size - bytes)
         return WEIR__CLAIM_FULL;
-    /* What was claimed is taken before its claim ends. So of all that others claimed before this, each byte is in one of the two figures, and
-       perhaps in both. */
+    /* A claim ends only after its bytes are in `taken`. So each byte that other requests claimed before this one is in `others` or in
+       `taken`, or in both. */
     uint64_t others = atomic_fetch_add_explicit(&pool->figures.claimed, bytes, memory_order_acq_rel);
     if (atomic_load_explicit(taken, memory_order_relaxed) + others <= max_size - bytes)
         return WEIR__CLAIM_GO;

@@ -156,7 +156,7 @@ struct weir_pool {
     /* Of recorded.c, which notices when CUDA made the pool grow. Atomic. */
     struct {
         _Atomic uint64_t reserved;   /* bytes that the pool had reserved at the last look */
-        _Atomic unsigned left, skip; /* slow calls to skip before the next look, and their number after the last look, which saw no growth */
+        _Atomic unsigned left, skip; /* slow calls to skip before the next look: how many are left, and how many there were in all */
     } noted;
 
     /* Of grant.c, which divides cache.per_device among streams. Atomic. */

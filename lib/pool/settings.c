@@ -9,7 +9,7 @@
 #include "lib/pool/left.h"
 #include "lib/pool/recorded.h"
 
-#define LIVE_STEP (UINT64_C(1) << 20) /* of the pool's statistics; more where larger blocks are cached, whose every call would pass it */
+#define LIVE_STEP (UINT64_C(1) << 20) /* the least cache.live_step in bytes; the largest cached class if that is more */
 
 /* Threshold ---------------------------------------------------------------------------------------------------------------------------- */
 
@@ -18,7 +18,7 @@ int weir__settings_write_threshold(weir_pool *pool, uint64_t threshold)
     return pool->backing->ops->set(pool->backing, GPU_POOL_RELEASE_THRESHOLD, threshold);
 }
 
-/* Caches of the device may have blocks of larger classes than before. */
+/* Raises device->cache_classes if the pool's caches may now keep blocks of a larger class. */
 static void tell_device(weir_pool *pool)
 {
     unsigned former = atomic_load(&pool->device->cache_classes);
@@ -57,7 +57,8 @@ weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, wei
 
 /* Peers -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Called with pool->lock held, or by whoever alone knows the pool. */
+/* Grants or withdraws a peer's access, unless the peer has it or lacks it already. Returns CUDA's code. The caller holds pool->lock, or no
+   other thread knows the pool. */
 static int set_peer(weir_pool *pool, int peer, bool grant)
 {
     if (pool->settings.peers[peer] == grant)
@@ -77,11 +78,11 @@ void weir__settings_withdraw(weir_pool *pool, bool is_silent)
 
 static int can_reach(const weir_pool *pool, int peer, bool *can)
 {
-    *can = true; /* the host's memory */
+    *can = true; /* every device reaches the host's memory */
     return pool->native.is_host ? GPU_SUCCESS : pool->w->gpu->can_access_peer(pool->device->index, peer, can);
 }
 
-/* Grants or withdraws what the entry says of this peer; `all` means those that can reach the pool. */
+/* Grants or withdraws this peer's access as the entry says; `all` means all devices that can reach the pool's memory. */
 static int apply_peer(weir_pool *pool, const struct policy_pool *entry, const struct weir__device *peer)
 {
     bool wanted = weir__device_is_in(peer, &entry->peer_access);
@@ -115,7 +116,8 @@ static weir_status check_peers(const weir_pool *pool, const struct policy *polic
 
 /* All of them -------------------------------------------------------------------------------------------------------------------------- */
 
-/* What the policy alone cannot tell where some of its sizes are shares of the device. */
+/* Checks initial_size against the threshold, the cap and the device's memory. The parser of the policy cannot do that, since sizes may be
+   shares of the device's memory. */
 static weir_status check_initial(const weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, uint64_t max_size,
                                  weir_error *error)
 {
@@ -163,7 +165,7 @@ weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, c
     return check_peers(pool, policy, entry, error);
 }
 
-/* Called with pool->lock held. */
+/* Puts the lower one of the two caps into force. The caller holds pool->lock. */
 static void apply_cap(weir_pool *pool)
 {
     uint64_t cap = pool->settings.policy_max;
@@ -202,14 +204,14 @@ void weir__settings_note_all(weir *w)
 
 static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
 {
-    /* The largest class that is not above cache.largest. */
+    /* The largest class whose size is at most cache.largest. */
     unsigned classes = entry->cache && !pool->native.is_exportable ? weir__class_of(entry->cache_largest + 1) - 1 : 0;
     atomic_store(&pool->cache.per_stream, entry->cache_per_stream);
     atomic_store(&pool->cache.per_device, entry->cache_per_device);
     atomic_store(&pool->cache.idle, entry->cache_idle);
     atomic_store(&pool->cache.capture_check, entry->cache_capture_check);
     uint64_t largest = weir__class_bytes[classes];
-    /* With 0 no call is an ordinary one (calls.c), so that each of them is counted by the pool. */
+    /* live_step stays 0 with exact_peaks: then no cached call takes the fast path (calls.c), and each call is counted by the pool. */
     if (!weir__pool_is_exact(pool))
         atomic_store(&pool->cache.live_step, largest > LIVE_STEP ? largest : LIVE_STEP);
     atomic_store(&pool->cache.classes, classes);
@@ -217,7 +219,8 @@ static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
     tell_device(pool);
 }
 
-/* All, where no stream may be made to wait, or where a pool of CUDA's would not follow. */
+/* Returns `reuse.pending_max` in bytes. UINT64_MAX means that Weir makes no stream wait: the policy forbids such waits, or a CUDA pool may
+   not follow event dependencies, and so would not lend the memory that the stream has waited for. */
 static uint64_t pending_max_of(const weir_pool *pool, const struct policy_pool *entry)
 {
     bool follows = entry->reuse_event_dependencies || pool->backing->ops->names_streams;
@@ -242,7 +245,7 @@ static unsigned steps_mask(const struct policy_steps *steps)
     return mask;
 }
 
-/* The reuse attributes and, but for exportable pools, the threshold. Called with pool->lock held. */
+/* Sets the pool's reuse attributes and, unless the pool is exportable, its threshold. Returns CUDA's code. The caller holds pool->lock. */
 static int apply_attributes(weir_pool *pool, const struct policy_pool *entry)
 {
     const struct {
@@ -262,7 +265,8 @@ static int apply_attributes(weir_pool *pool, const struct policy_pool *entry)
     return code;
 }
 
-/* The driver keeps all, and the keeper sets what is kept. Called with pool->lock held. */
+/* Sets `kept` for `release_threshold: auto`: the driver keeps all memory, and the keeper (keeper.h) gives back what is above `kept`. The
+   caller holds pool->lock. */
 static void apply_auto(weir_pool *pool, const struct policy_pool *entry)
 {
     atomic_store(&pool->settings.initial, policy_size_bytes(entry->initial_size, pool->device->quota.bytes));
