@@ -18,14 +18,15 @@ static struct torch_device *_Atomic devices[TORCH_DEVICES_MAX]; /* set under `to
 static _Atomic int device_count;
 
 /* Guarded by `torch_opening`. */
-static weir_options options = WEIR_OPTIONS_INIT; /* its strings are ours */
+static weir_options options = WEIR_OPTIONS_INIT; /* the plug-in owns the strings */
 static struct {
     bool is_set;
     double value;
 } fractions[TORCH_DEVICES_MAX];
 static bool watches_exit;
 
-/* A child that is forked before CUDA is used goes on: it must not inherit the lock from a thread that it has not. */
+/* A child that is forked before CUDA is used may use Weir. Another thread of the parent may have held the lock during the fork, so the
+   child makes the lock anew. */
 static void renew_lock(void)
 {
     pthread_mutex_init(&torch_opening, NULL);
@@ -116,7 +117,8 @@ weir_status weir_torch_configure(const weir_options *given, weir_error *error)
                       open->index);
 }
 
-/* A part that is the whole memory of the device needs no cap. A cap of 0 would be none. */
+/* Sets the pool's cap to the fraction of the device's memory. No cap is set for the whole memory. The cap is at least 1 byte, since 0 would
+   mean no cap. The caller holds `torch_opening`. */
 static void apply_fraction(struct torch_device *device)
 {
     double part = fractions[device->index].value * (double)device->memory;
@@ -157,7 +159,8 @@ static void on_exit_of_process(void)
         weir__trace_files_finish(device->w);
 }
 
-/* The simulator's memory is the host's, and a kernel that touches it ends the process. Tests, which run none, name it in the options. */
+/* Refuses the simulator if only $WEIR_GPU chose it: its memory is host memory, and a kernel that uses it ends the process. Tests run no
+   kernels, and name the simulator in the options. */
 static weir_status check_gpu(const weir *w, weir_error *error)
 {
     const char *why;
@@ -166,10 +169,10 @@ static weir_status check_gpu(const weir *w, weir_error *error)
     return weir__fail(error, WEIR_INVALID, "$WEIR_GPU is 'sim', and no kernel reaches the memory of the simulator: unset WEIR_GPU");
 }
 
-/* Called with `torch_opening`. */
+/* Opens the device's weir, and sets the members that depend on it. The caller holds `torch_opening`. */
 static weir_status open_weir(struct torch_device *device, weir_error *error)
 {
-    /* From the device's own memory nothing can come where the default pool is not there. */
+    /* weir_pool_get() below fails if the policy has no default pool on this device: torch could then get no memory there. */
     weir_status status = weir__open_on(&options, device->index, error, &device->w);
     if (status != WEIR_OK)
         return status;
@@ -191,7 +194,8 @@ static weir_status open_weir(struct torch_device *device, weir_error *error)
     return WEIR_OK;
 }
 
-/* Another thread may capture on another device, and opening makes calls that would spoil that. Called with `torch_opening`. */
+/* Opens the weir in relaxed capture mode, since another thread may capture on a device that is open already, and opening makes calls of
+   CUDA that would destroy the capture. The caller holds `torch_opening`. */
 static weir_status open_relaxed(struct torch_device *device, weir_error *error)
 {
     const struct torch_device *other = torch_device_next(-1);

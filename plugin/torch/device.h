@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * device.h - what the plug-in keeps for each CUDA device: its weir, opened by the first allocation there, and what waits there.
+ * device.h - the data that the plug-in keeps for each CUDA device: the device's weir, which the first allocation there opens, and the
+ * memory of graphs. A *reserve* is memory for the graphs of torch, taken from Weir in *chunks* and handed out in *parts* (reserve.h).
  *
- * Made once and kept for ever, as torch frees tensors until the process ends. Members say what guards them; those without a word are fixed.
+ * The struct is made once and never freed, as torch frees tensors until the process ends. A member that names no lock is fixed.
  *
  * doc/thread-safety.md has the order of locks. `reserve_lock` and the locks of notes are leaves: no call of CUDA is
  * made under them, and none of Weir's but weir__block_orphan() and weir__blocks_return() under reserve_lock, which take leaves of Weir's.
@@ -27,67 +28,68 @@ struct torch_reserve;
 struct torch_begin;
 struct torch_foreign;
 
-/* Of the memory of graphs: chunks that are taken from Weir, and their parts that are handed out. */
+/* Figures of the memory of graphs. */
 struct torch_graph_figures {
-    uint64_t chunk_bytes, chunk_bytes_low; /* the lowest, and the highest below, since the peaks were reset */
-    uint64_t live_bytes, live_bytes_high;
-    uint64_t chunk_count, chunk_mallocs, mallocs; /* chunks there are, and chunks and parts that were taken, ever */
-    uint64_t live_count;                          /* of parts; torch_reserve_figures() fills it in */
-    uint64_t foreign_bytes;                       /* chunks of other allocators, which are not among those above */
+    uint64_t chunk_bytes, chunk_bytes_low; /* bytes of all chunks now, and their lowest value since the peaks were reset */
+    uint64_t live_bytes, live_bytes_high;  /* bytes of live parts now, and their highest value since the peaks were reset */
+    uint64_t chunk_count, chunk_mallocs, mallocs; /* the chunks now; all chunks ever taken; all parts ever handed out */
+    uint64_t live_count;                          /* live parts; set only by torch_reserve_figures() */
+    uint64_t foreign_bytes;                       /* bytes of chunks of other allocators, which the figures above leave out */
 };
 
 struct torch_device {
     int index;
     weir *w;
-    weir_pool *pool; /* the default one */
+    weir_pool *pool; /* the default pool of the device */
     const struct gpu *gpu;
-    struct weir__device *device; /* its part of w */
-    uint64_t memory;             /* bytes in all */
+    struct weir__device *device; /* the weir's data of this device */
+    uint64_t memory;             /* bytes of memory that the device has */
 
-    gpu_stream _Atomic fill; /* of Weir's own, made when it is first needed: where chunks of reserves are allocated, and synchronised */
+    gpu_stream _Atomic fill; /* Weir's own stream, on which chunks are allocated; NULL until torch_device_fill() makes it */
 
-    _Atomic unsigned begun;  /* begins of torch without their end: something may capture */
-    _Atomic unsigned routes; /* the same of those that say by a filter what they want */
+    _Atomic unsigned begun;  /* uses of a memory pool that torch has begun and not ended: during them a stream may capture */
+    _Atomic unsigned routes; /* those of them for which torch gave a filter, which says what allocations the use is for */
 
-    _Atomic size_t late_count; /* parts of reserves that were freed, and wait for streams */
+    _Atomic size_t late_count; /* parts that were freed and still wait for streams */
 
     pthread_mutex_t reserve_lock;
-    struct torch_reserve *reserves; /* guarded by reserve_lock, as is what follows */
-    struct torch_begin *begins;     /* the latest first */
-    struct torch_foreign *gone;     /* what other allocators shall have back, once the lock is not held */
+    struct torch_reserve *reserves; /* guarded by reserve_lock, as are the members below */
+    struct torch_begin *begins;     /* the uses counted in `begun`, the newest first */
+    struct torch_foreign *gone;     /* memory to be given back to other allocators as soon as reserve_lock is free */
     struct weir__table parts;       /* live parts of all reserves, by address */
     struct torch_graph_figures graphs;
     _Atomic size_t graph_live; /* live parts; changed under reserve_lock */
-    weir_torch_stats totals;   /* what the totals were at their last reset */
+    weir_torch_stats totals;   /* the values of the totals when they were last reset */
 };
 
-/* One thread at a time opens a device or a stream. Before all other locks. */
+/* Held while a device or a stream is opened. Taken before all other locks. */
 extern pthread_mutex_t torch_opening __attribute__((visibility("hidden")));
 
-/* How many things there are that make calls look twice: begins without an end, parts that wait, the end of the process. Nearly
-   always 0. */
+/* The number of reasons why calls must leave the fast path: uses of memory pools that have begun, parts that wait for streams, and the end
+   of the process. Nearly always 0. */
 extern _Atomic unsigned torch_busy __attribute__((visibility("hidden")));
 static inline bool torch_is_busy(void)
 {
     return atomic_load_explicit(&torch_busy, memory_order_relaxed) != 0;
 }
 
-/* main() has returned, or this is the child of a fork: CUDA must not be called any more. */
+/* Returns true if the process is ending (exit handlers run) or is the child of a fork: CUDA must not be called any more. */
 bool torch_is_over(void);
 
-/* The device if it is open, else NULL. */
+/* Returns the device if it is open, else NULL. */
 struct torch_device *torch_device_find(int index);
 
-/* Opens it if it is not. NULL: failed, with the error filled. */
+/* Returns the device, and opens it if it is not open. Returns NULL, with the error filled, if that fails. */
 struct torch_device *torch_device_open(int index, weir_error *error);
 
-/* The first open device after the number (-1: of all); NULL at the end. */
+/* Returns the first open device whose index is above `after` (-1: the first of all), or NULL. */
 struct torch_device *torch_device_next(int after);
 
-/* How many devices torch said there are; 0: it did not yet. */
+/* Returns the number of devices that torch has passed to weir_torch_init(); 0 before that call. */
 int torch_device_count(void);
 
-/* The stream `fill`, made now if there is none. NULL: CUDA refused, with its code in *code. In relaxed capture mode. */
+/* Returns the stream `fill`, and makes it if there is none. Returns NULL, with CUDA's code in *code, if CUDA refuses. Call it in relaxed
+   capture mode. */
 gpu_stream torch_device_fill(struct torch_device *device, int *code);
 
 #endif

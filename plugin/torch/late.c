@@ -11,7 +11,7 @@
 
 /* Streams that use a block ------------------------------------------------------------------------------------------------------------- */
 
-/* The lines of the streams that use a block, or a part of a reserve: for weir__park(). */
+/* The lines (lib/fence/fence.h) of the streams that use a block or a part of a reserve, for weir__park(). */
 struct users {
     struct weir__line **lines;
     size_t count;
@@ -24,7 +24,7 @@ static bool add_line(struct users *users, struct weir__line *line)
     return line;
 }
 
-/* false: the stream may be gone, or there is no host memory. */
+/* Adds the line of a stream that lives for ever. Returns false if the stream may be destroyed, or if host memory runs out. */
 static bool add_user(struct users *users, struct torch_device *device, struct torch_stream *stream)
 {
     struct weir__line *line = torch_stream_line(stream, device);
@@ -33,14 +33,16 @@ static bool add_user(struct users *users, struct torch_device *device, struct to
     return add_line(users, line);
 }
 
-/* Of a stream that may be gone, but had an id: nobody touches it unless an allocation names it again. */
+/* Adds the line of the note's stream, which may be destroyed; the line is found by the stream's handle and id, and Weir uses the handle
+   only if an allocation names the stream again. Returns false if the id is unknown, or if host memory runs out. */
 static bool add_external(struct users *users, const struct torch_note *note)
 {
     const struct weir__caller caller = {.handle = note->stream->handle, .id = note->id};
     return note->id && add_line(users, weir__line_of(note->device->device->fences, &caller));
 }
 
-/* false: not all of them are known. users_end() follows. */
+/* Collects the lines of the note's own stream (is_external: it may be destroyed) and of all recorded streams. Returns false if one of them
+   is unknown. users_end() must follow in both cases. */
 static bool users_begin(struct users *users, const struct torch_note *note, bool is_external)
 {
     *users = (struct users){.lines = calloc(note->recorded_count + 1, sizeof(struct weir__line *))};
@@ -52,8 +54,8 @@ static bool users_begin(struct users *users, const struct torch_note *note, bool
     return are_known;
 }
 
-/* from: the first of those that get an event now, since something was parked, so that it is had back as soon as it can be. Those that capture
-   get one later. */
+/* Frees the collection. The lines from index `from` on first get an event, so that what was parked becomes free as soon as possible.
+   Streams that capture get their event later. */
 static void users_end(const struct users *users, const struct torch_device *device, size_t from)
 {
     enum gpu_capture_mode mode = from < users->count ? weir__relaxed_begin(device->gpu) : GPU_CAPTURE_MODE_RELAXED;
@@ -68,8 +70,8 @@ static void users_end(const struct users *users, const struct torch_device *devi
 
 /* Blocks ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* The block becomes an orphan that waits for its own stream and those recorded; for all work of the process where one of them is not known.
-   Its own stream gets no event: what that frees or asks for is behind its own work anyway. */
+/* Makes the block an orphan that waits for its own stream and the recorded ones, or for all work of the process if one of them is unknown.
+   The own stream gets no event now, since its later requests and frees come after its earlier work anyway. */
 static void orphan(const struct torch_note *note, bool is_external)
 {
     struct users users;
@@ -82,19 +84,20 @@ static void orphan(const struct torch_note *note, bool is_external)
     users_end(&users, note->device, waits && is_done ? 1 : SIZE_MAX);
 }
 
-/* A block that its own stream alone uses, which lives. false: it is live still. */
+/* Frees a block that only its own stream uses, which is alive. Returns false if the block could not be freed and stays live. */
 static bool free_plainly(struct torch_device *device, void *ptr, struct torch_stream *stream)
 {
     weir_stream *opened = torch_stream_opened(stream, device);
-    /* With cache.capture_check: false the cache would not see it. */
+    /* With cache.capture_check: false the cache does not check whether the stream captures. */
     if (atomic_load_explicit(&device->begun, memory_order_relaxed) && weir__handle_captures(device->device, stream->handle))
         return false;
     weir_status status = opened ? weir_stream_free(opened, ptr) : (weir_free)(device->w, ptr, stream->handle);
-    /* torch frees what it does not have: there is nobody to tell. An export has it, and will free it. */
+    /* NOT_A_BLOCK: torch frees memory that it does not have, and this function can report that to nobody. BUSY: the block is published, and
+       its export frees it later. */
     return status == WEIR_OK || status == WEIR_NOT_A_BLOCK || status == WEIR_BUSY || status == WEIR_FORKED;
 }
 
-/* The block's own stream is behind itself. */
+/* Removes the block's own stream from the recorded ones: the free is ordered behind that stream's work anyway. */
 static void forget_own(struct torch_note *note, const struct torch_stream *stream)
 {
     size_t count = 0;
@@ -109,7 +112,8 @@ void torch_late_free(struct torch_device *device, void *ptr, struct torch_stream
     struct torch_note none = { .ptr = ptr }, *of = note ? note : &none;
     bool is_external = of->stream;
     of->device = device;
-    /* If its stream lives after all, as was found since, no allocation will name it. The handle may be that of a later one. */
+    /* The note's stream may have been opened since, as one that lives for ever. If the id is the same, free on it as usual, since no
+       allocation would give the orphan back to it. If not, a later stream has the handle, and the note's id is of no use. */
     const weir_stream *opened = is_external ? torch_stream_opened(of->stream, device) : NULL;
     if (opened && of->id && of->id == opened->id) {
         is_external = false;
@@ -128,7 +132,8 @@ void torch_late_free(struct torch_device *device, void *ptr, struct torch_stream
 
 /* Parts of reserves -------------------------------------------------------------------------------------------------------------------- */
 
-/* Parks for the streams that use the part; where one may be gone, for all work of the device. Takes the note's room. */
+/* Parks the part of a reserve until the streams that use it have done their work; if one of them may be destroyed, until all work of the
+   device is done. Takes note->room. */
 static void park(struct torch_note *note, const void *group)
 {
     struct weir__fences *fences = note->device->device->fences;
@@ -141,7 +146,8 @@ static void park(struct torch_note *note, const void *group)
     users_end(&users, note->device, are_known ? 0 : SIZE_MAX);
 }
 
-/* What of the group the streams have done with. waits: for what an event tells of. */
+/* Returns the parked parts of the group whose streams have done their work, as a list by `next`; NULL if there are none. waits: first waits
+   for all marks that exist. */
 static struct weir__parked *settled(struct torch_device *device, const void *group, bool waits)
 {
     const struct weir__scope scope = {.fences = device->device->fences, .group = group, .is_parked = true};
@@ -182,7 +188,7 @@ bool torch_late_settle(struct torch_device *device, struct torch_note *note)
     return is_settled;
 }
 
-/* Nothing of a graph's is freed while something captures. */
+/* Parts of reserves are memory of graphs, and none is freed while something captures. */
 void torch_late_retry(struct torch_device *device)
 {
     bool left;

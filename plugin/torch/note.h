@@ -16,14 +16,14 @@
 #define TORCH_NOTE_BUCKETS 64
 
 struct torch_note {
-    struct torch_note *next; /* its owner's: in a bucket */
-    void *ptr;
-    struct torch_device *device;
-    struct torch_stream *stream; /* that it was allocated on; NULL while the block is live, unless that stream may be destroyed: then */
-    uint64_t id;                 /* CUDA's id of it; 0: it is not known */
+    struct torch_note *next; /* the next note in the same bucket of the table */
+    void *ptr;               /* the block */
+    struct torch_device *device; /* set when the block is freed */
+    struct torch_stream *stream; /* the block's own stream; while the block is live, set only if that stream may be destroyed */
+    uint64_t id;                 /* CUDA's id of `stream`; 0: unknown */
     size_t recorded_count;
-    struct torch_stream **recorded; /* streams that use it */
-    struct weir__parked *room;      /* with those: for a point of each */
+    struct torch_stream **recorded; /* the other streams that use the block */
+    struct weir__parked *room;      /* an object with room for a point of each recorded stream; NULL if there is none */
 };
 
 struct torch_note_shard {

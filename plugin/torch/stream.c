@@ -104,14 +104,14 @@ weir_stream *torch_stream_open(struct torch_stream *stream, struct torch_device 
 
 struct weir__line *torch_stream_line(struct torch_stream *stream, struct torch_device *device)
 {
-    int index = atomic_load(&stream->device); /* of a living one it is known */
+    int index = atomic_load(&stream->device); /* known for a stream that lives for ever */
     if (!atomic_load(&stream->lives) || (size_t)index >= device->w->device_count)
         return NULL;
     weir_stream *opened = index == device->index ? torch_stream_open(stream, device) : NULL;
     struct weir__line *line = opened ? opened->line : atomic_load(&stream->line), *none = NULL;
     if (line)
         return line;
-    /* Its id cannot be asked for while it captures. */
+    /* CUDA cannot be asked for the id of a stream that captures, so the record's address, inverted, stands in for the id. */
     const struct weir__caller caller = {.handle = stream->handle, .id = ~(uint64_t)(uintptr_t)stream};
     enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
     line = weir__line_open(device->w->devices[index].fences, &caller);

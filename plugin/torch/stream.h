@@ -15,11 +15,11 @@
 struct torch_stream {
     struct torch_stream *next; /* in the table; fixed */
     gpu_stream handle;         /* NULL: the default stream of `device` */
-    _Atomic int device;        /* fixed for a fixed handle; else that of its last allocation, -1 before */
-    atomic_bool lives;
-    atomic_bool is_asked;        /* the function that tells has been called for it */
-    weir_stream *_Atomic opened; /* of a living one, once it was asked for outside of a capture */
-    struct weir__line *_Atomic line; /* of a living one that could not be opened when it was asked for */
+    _Atomic int device;        /* fixed for a fixed handle; else the device of the stream's last allocation, -1 before the first one */
+    atomic_bool lives;           /* the stream lives for ever */
+    atomic_bool is_asked;        /* the function of weir_torch_set_stream_fn() was asked, or need not be asked, whether the stream lives */
+    weir_stream *_Atomic opened; /* the weir_stream of a stream that lives for ever; NULL until it could be opened */
+    struct weir__line *_Atomic line; /* the line of a stream that lives for ever but could not be opened when its line was needed; or NULL */
 };
 
 /* Returns the record of the handle, and makes it if there is none. Returns NULL if host memory runs out. */
@@ -36,7 +36,8 @@ weir_stream *torch_stream_open(struct torch_stream *stream, struct torch_device 
 /* Returns the weir_stream if the stream is open on that device, else NULL. */
 weir_stream *torch_stream_opened(struct torch_stream *stream, const struct torch_device *device);
 
-/* The line of a living one, which is never put. NULL: it may be gone, or there is no host memory. */
+/* Returns the line (lib/fence/fence.h) of a stream that lives for ever; the caller does not put it. Returns NULL if the stream may be
+   destroyed, or if host memory runs out. */
 struct weir__line *torch_stream_line(struct torch_stream *stream, struct torch_device *device);
 
 #endif
