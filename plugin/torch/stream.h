@@ -19,7 +19,7 @@ struct torch_stream {
     atomic_bool lives;           /* the stream lives for ever */
     atomic_bool is_asked;        /* the function of weir_torch_set_stream_fn() was asked, or need not be asked, whether the stream lives */
     weir_stream *_Atomic opened; /* the weir_stream of a stream that lives for ever; NULL until it could be opened */
-    struct weir__line *_Atomic line; /* the line of a stream that lives for ever but could not be opened when its line was needed; or NULL */
+    struct weir__line *_Atomic line; /* if the stream lives for ever, but could not be opened when its line was needed: its line */
 };
 
 /* Returns the record of the handle, and makes it if there is none. Returns NULL if host memory runs out. */
