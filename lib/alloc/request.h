@@ -17,7 +17,7 @@ struct weir__request {
     size_t rounded;    /* bytes of the size class, if a cache may keep the block later; else the same as `asked` */
     gpu_stream stream; /* does not capture */
     uint64_t id;       /* the stream's id; 0: CUDA was not asked for the id */
-    weir_stream *opened;  /* the stream, which the caller has entered (stream.h); NULL: the stream is not opened, or was named by its handle */
+    weir_stream *opened;  /* the stream, which the caller has entered (stream.h); NULL: not opened, or named by its handle */
     struct weir__ask ask; /* the question to the backing, and its last answer */
     uint64_t deadline; /* by gpu->now(): an attempt asks CUDA for nothing more after it. 0: recovery has not begun */
     uint64_t took;     /* ticks that a slow call of CUDA took, until the recorder has written them down; else 0 */

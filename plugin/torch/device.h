@@ -47,14 +47,14 @@ struct torch_device {
 
     gpu_stream _Atomic fill; /* Weir's own stream, on which chunks are allocated; NULL until torch_device_fill() makes it */
 
-    _Atomic unsigned begun;  /* uses of a memory pool that torch has begun and not ended: during them a stream may capture */
-    _Atomic unsigned routes; /* those of them for which torch gave a filter, which says what allocations the use is for */
+    _Atomic unsigned begun;  /* captures that torch has announced (begin.c) and not ended: a stream may capture while this is not 0 */
+    _Atomic unsigned routes; /* routes that torch has begun and not ended: a filter says which allocations go to a reserve */
 
     _Atomic size_t late_count; /* parts that were freed and still wait for streams */
 
     pthread_mutex_t reserve_lock;
     struct torch_reserve *reserves; /* guarded by reserve_lock, as are the members below */
-    struct torch_begin *begins;     /* the uses counted in `begun`, the newest first */
+    struct torch_begin *begins;     /* the captures counted in `begun` and the routes, the newest first */
     struct torch_foreign *gone;     /* memory to be given back to other allocators as soon as reserve_lock is free */
     struct weir__table parts;       /* live parts of all reserves, by address */
     struct torch_graph_figures graphs;
@@ -65,7 +65,7 @@ struct torch_device {
 /* Held while a device or a stream is opened. Taken before all other locks. */
 extern pthread_mutex_t torch_opening __attribute__((visibility("hidden")));
 
-/* The number of reasons why calls must leave the fast path: uses of memory pools that have begun, parts that wait for streams, and the end
+/* The number of reasons why calls must leave the fast path: captures and routes that have begun, parts that wait for streams, and the end
    of the process. Nearly always 0. */
 extern _Atomic unsigned torch_busy __attribute__((visibility("hidden")));
 static inline bool torch_is_busy(void)
