@@ -156,13 +156,16 @@ uint64_t weir__arena_sweep(void)
 }
 
 /* Returns the live extent at that address, or NULL. The search goes through all extents, since a closed arena has no table of blocks. */
-static struct weir__extent *find_live(const struct weir__mapped *mapped, uint64_t address)
+static struct weir__extent *find_live(struct weir__mapped *mapped, uint64_t address)
 {
     bool is_small = address >= mapped->arena.small.extents.base;
+    weir__spin_lock(&mapped->lock); /* another weir's thread may learn that some extents are complete */
     struct weir__extent *extent = (is_small ? &mapped->arena.small : &mapped->arena.large)->extents.first;
     while (extent && extent->address < address)
         extent = extent->after;
-    return extent && extent->address == address && extent->state == WEIR__EXTENT_LIVE ? extent : NULL;
+    bool is_live = extent && extent->address == address && extent->state == WEIR__EXTENT_LIVE;
+    weir__spin_unlock(&mapped->lock);
+    return is_live ? extent : NULL;
 }
 
 /* Frees the extent on the stream. Joins the fences of the stream's device during the call, since the closed weir has left them. Returns the

@@ -93,11 +93,12 @@ static int extend(struct weir__backing *backing, uint64_t bytes)
         if (code == GPU_SUCCESS) {
             code = gpu->free_async(ptr, stream);
             if (code != GPU_SUCCESS)
-                /* tries again: no other code could free the block, which would keep the pool from being destroyed for good */
-                gpu->free_async(ptr, stream);
+                gpu->free_async(ptr, stream); /* nobody else knows of this block: it would pin the pool for good */
+            int seen = gpu->stream_synchronize(stream);
+            if (seen != GPU_SUCCESS && cuda->is_exportable)
+                atomic_store(&backing->debts.is_unknown, true); /* CUDA's figures would not tell that the free is pending */
+            code = code == GPU_SUCCESS ? seen : code;
         }
-        if (code == GPU_SUCCESS)
-            code = gpu->stream_synchronize(stream);
         gpu->stream_destroy(stream);
     }
     return code;

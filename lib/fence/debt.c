@@ -4,15 +4,18 @@
 
 #include "lib/fence/fence_internal.h"
 
-/* Returns the bytes of the steps above `after` and up to `step`, and removes them from the debt if `takes`. The caller holds the debt's
-   lock. */
-static uint64_t sum(struct weir__debt *debt, uint64_t after, uint64_t step, bool takes)
+/* Returns the bytes of the steps above `after` and up to `step`, and removes them from the debt if `takes`. *behind: the step behind which all of
+   these bytes were freed: `after`, or an earlier step if a part stands for earlier parts. The caller holds the debt's lock. */
+static uint64_t sum(struct weir__debt *debt, uint64_t after, uint64_t step, bool takes, uint64_t *behind)
 {
     uint64_t bytes = 0;
+    *behind = after;
     unsigned left = 0;
     for (unsigned i = 0; i < debt->count; i++) {
         bool is_in = debt->parts[i].step > after && debt->parts[i].step <= step;
         bytes += is_in ? debt->parts[i].bytes : 0;
+        if (is_in && debt->parts[i].first <= *behind)
+            *behind = debt->parts[i].first - 1;
         if (!is_in || !takes)
             debt->parts[left++] = debt->parts[i];
     }
@@ -23,7 +26,7 @@ static uint64_t sum(struct weir__debt *debt, uint64_t after, uint64_t step, bool
 /* Removes the bytes of the steps up to `done`, which are complete, from the debt. The caller holds the debt's lock. */
 static void settle(struct weir__debt *debt, uint64_t done)
 {
-    uint64_t bytes = sum(debt, 0, done, true);
+    uint64_t behind, bytes = sum(debt, 0, done, true, &behind);
     if (!bytes)
         return;
     if (debt->owner->tracker)
@@ -51,6 +54,7 @@ static void merge_two(struct weir__debt *debt)
         if (parts[i].bytes + parts[i + 1].bytes < parts[at].bytes + parts[at + 1].bytes)
             at = i;
     parts[at + 1].bytes += parts[at].bytes;
+    parts[at + 1].first = parts[at].first;
     for (unsigned i = at + 1; i < debt->count; i++)
         parts[i - 1] = parts[i];
     debt->count--;
@@ -70,7 +74,7 @@ static void add(struct weir__debt *debt, uint64_t bytes, uint64_t step)
         at = place_of(debt, step);
         for (unsigned i = debt->count++; i > at; i--)
             debt->parts[i] = debt->parts[i - 1];
-        debt->parts[at] = (struct weir__part){.step = step, .bytes = bytes};
+        debt->parts[at] = (struct weir__part){.first = step, .step = step, .bytes = bytes};
     }
 }
 
@@ -86,9 +90,9 @@ void weir__debt_add(struct weir__debt *debt, uint64_t bytes, const uint64_t *ste
 uint64_t weir__debt_pass(struct weir__debt *debt, uint64_t after, uint64_t until, struct weir__debt *to, uint64_t step)
 {
     weir__spin_lock(&debt->lock);
-    uint64_t bytes = sum(debt, after, until, true);
+    uint64_t behind, bytes = sum(debt, after, until, true, &behind);
     if (bytes && debt->owner->tracker)
-        bytes = debt->owner->tracker->pass(debt, after, until, to, step);
+        bytes = debt->owner->tracker->pass(debt, behind, until, to, step);
     weir__spin_unlock(&debt->lock);
     weir__spin_lock(&to->lock);
     if (bytes)
@@ -100,7 +104,7 @@ uint64_t weir__debt_pass(struct weir__debt *debt, uint64_t after, uint64_t until
 uint64_t weir__debt_bytes(struct weir__debt *debt, uint64_t after, uint64_t step)
 {
     weir__spin_lock(&debt->lock);
-    uint64_t bytes = sum(debt, after, step, false);
+    uint64_t behind, bytes = sum(debt, after, step, false, &behind);
     weir__spin_unlock(&debt->lock);
     return bytes;
 }
@@ -109,7 +113,8 @@ uint64_t weir__debt_bytes(struct weir__debt *debt, uint64_t after, uint64_t step
 static bool has(struct weir__debt *debt, uint64_t after, uint64_t step)
 {
     const struct weir__tracker *tracker = debt->owner->tracker;
-    return sum(debt, after, step, false) && (!tracker || tracker->has(debt, after, step));
+    uint64_t behind;
+    return sum(debt, after, step, false, &behind) && (!tracker || tracker->has(debt, behind, step));
 }
 
 bool weir__debt_has(struct weir__debt *debt, uint64_t after, uint64_t step)
@@ -137,7 +142,7 @@ uint64_t weir__debt_pending(struct weir__debt *debt)
     weir__spin_lock(&debt->lock);
     uint64_t done = atomic_load(&debt->line->done);
     settle(debt, done);
-    uint64_t bytes = sum(debt, done, UINT64_MAX, false);
+    uint64_t behind, bytes = sum(debt, done, UINT64_MAX, false, &behind);
     weir__spin_unlock(&debt->lock);
     return bytes;
 }

@@ -121,7 +121,8 @@ struct weir__debt {
     struct weir__line *line;
     weir__spin lock; /* guards the members below */
     struct weir__part {
-        uint64_t step, bytes; /* `bytes` were freed in that step or earlier */
+        uint64_t step, bytes;
+        uint64_t first; /* the earliest step in which some of the bytes were freed */ /* `bytes` were freed in that step or earlier */
     } parts[WEIR__PARTS];     /* the oldest first */
     unsigned count;
     _Alignas(max_align_t) unsigned char room[]; /* the data that the owner's tracker keeps about this debt */

@@ -417,6 +417,8 @@ static void relink(struct weir__fences *fences, struct weir__parked *parked)
     weir__tables_lock();
     parked->next = atomic_load(&fences->parked);
     atomic_store(&fences->parked, parked);
+    for (size_t i = 0; i < parked->count; i++)
+        atomic_fetch_add(&parked->points[i].line->uncovered, 1); /* as weir__park() does: what was moved meanwhile left 0 */
     weir__tables_unlock();
     for (struct weir__line *line = weir__scope_next(&scope, NULL); line; line = weir__scope_next(&scope, line))
         weir__line_end_if(line, WEIR__LINE_GONE);

@@ -46,12 +46,12 @@ static bool add_external(struct users *users, const struct torch_note *note)
 static bool users_begin(struct users *users, const struct torch_note *note, bool is_external)
 {
     *users = (struct users){.lines = calloc(note->recorded_count + 1, sizeof(struct weir__line *))};
-    bool are_known = users->lines;
+    bool are_known = users->lines && !note->is_unknown;
     if (are_known && note->stream)
         are_known = is_external ? add_external(users, note) : add_user(users, note->device, note->stream);
     for (size_t i = 0; i < note->recorded_count && are_known; i++)
         are_known = add_user(users, note->device, note->recorded[i]);
-    return are_known;
+    return are_known && users->count;
 }
 
 /* Frees the collection. The lines from index `from` on first get an event, so that what was parked becomes free as soon as possible.
@@ -178,7 +178,7 @@ bool torch_late_settle(struct torch_device *device, struct torch_note *note)
 {
     note->device = device;
     if (!note->room)
-        return true;
+        return !note->is_unknown;
     enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
     park(note, note);
     struct weir__parked *parked = settled(device, note, true);

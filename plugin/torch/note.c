@@ -106,7 +106,9 @@ void torch_note_record(void *ptr, struct torch_stream *stream)
     } else if (note && !*link) {
         torch_note_free(note);
     }
-    if (!is_kept)
+    if (!is_kept && *link)
+        (*link)->is_unknown = true;
+    else if (!is_kept)
         atomic_store_explicit(&shard->is_lossy, true, memory_order_relaxed);
     weir__spin_unlock(&shard->lock);
 }

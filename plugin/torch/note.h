@@ -21,6 +21,7 @@ struct torch_note {
     struct torch_device *device; /* set when the block is freed */
     struct torch_stream *stream; /* the block's own stream; while the block is live, set only if that stream may be destroyed */
     uint64_t id;                 /* CUDA's id of `stream`; 0: unknown */
+    bool is_unknown;             /* host memory ran out for a stream that uses the block: all work of the process counts */
     size_t recorded_count;
     struct torch_stream **recorded; /* the other streams that use the block */
     struct weir__parked *room;      /* an object with room for a point of each recorded stream; NULL if there is none */
