@@ -21,7 +21,7 @@ struct weir__spares {
 
 /* The last request for which the neighbours (other processes) gave no memory. Only the thread whose recovery runs uses these members. */
 struct weir__vain {
-    uint64_t picture; /* a hash of the memory that each neighbour had */
+    uint64_t picture; /* a hash of the memory that was available and that each neighbour offered */
     uint64_t size, until; /* the bytes of the request; and the time up to which this counts, by weir__service_now() */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * note.h - a note keeps what Weir has to know of a block when torch frees it, beyond what torch says then: which other streams use the
- * block, and, if the stream of the block may be destroyed by then, which stream that was.
+ * note.h - a note keeps two facts about a block that torch does not repeat when it frees the block: which other streams use the block, and,
+ * if the block's own stream may be destroyed by then, which stream that is.
  *
  * Few blocks have a note. While the block is live, its note is in a hash table by address. The table has shards with one lock each; nothing
  * else is locked under it. The free of the block takes the note out of the table, and from then on owns it alone. The count of a shard can
