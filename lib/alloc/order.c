@@ -54,7 +54,7 @@ static bool order(const weir_pool *pool, struct weir__line *own, uint64_t size)
 {
     struct weir__debts *debts = &pool->backing->debts;
     const struct weir__scope scope = {.fences = debts->fences, .debts = debts};
-    bool tracks = debts->tracker; /* then memory can pass to the stream mark by mark */
+    bool tracks = debts->tracker; /* with a tracker the stream can wait for one mark at a time, and get the memory behind that mark */
     uint64_t least = tracks ? size : weir__larger(size, SPARE_LEAST), others = pending_of_others(pool, own);
     if (others >= least) {
         weir__scope_look(&scope);

@@ -28,7 +28,7 @@ uint64_t weir__device_obtainable(struct weir__device *device)
     if (device->info.os_managed)
         return UINT64_MAX;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    /* Read the idle bytes first: bytes that go back to the device between the two reads count twice, but never not at all. */
+    /* Read the idle bytes first: bytes that go back to the device between the two reads are counted twice, but never missed. */
     uint64_t idle = weir__device_idle(device), bytes = 0, total;
     int code = gpu->device_memory(device->index, &bytes, &total);
     weir__relaxed_end(gpu, mode);

@@ -36,7 +36,7 @@ struct weir__device;
    these members, except for the audits, which are atomic. */
 struct weir__adapted {
     struct weir__demand demand;
-    bool is_begun;        /* the members below are set */
+    bool is_begun;        /* the keeper has begun to observe the pool, and the members below are set */
     bool is_awake;        /* the keeper is to look at the pool again, even if nothing is freed */
     bool is_giving;       /* the keeper gives memory back in pieces, and another piece follows */
     bool is_done;         /* when the first of these pieces was given back, all earlier frees were complete */
@@ -73,7 +73,7 @@ struct weir_pool {
     unsigned record; /* the pool's number in the weir's recorder; 0: none. Fixed after creation, as is `kind` */
     struct {
         enum weir__pool_of of;
-        uint64_t small_below; /* requests below so many bytes go to the small twin; 0: the pool has no twin */
+        uint64_t small_below; /* requests below this number of bytes go to the small twin; 0: the pool has no twin */
         uint64_t max_block; /* of an exportable pool: bytes of the largest block that may be shared; else UINT64_MAX */
     } kind;
 

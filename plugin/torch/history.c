@@ -61,7 +61,8 @@ static void watch_device(const struct torch_device *device, weir__watch *watch)
     weir__blocks_watch(&device->w->blocks, watch);
 }
 
-/* Either weir_torch_watch() finds the new device in its loop, or this function sees the new listener; the fences exclude that both miss. */
+/* Either weir_torch_watch() finds the new device in its loop, or this function sees the new listener; the fences (atomic_thread_fence())
+   make sure that at least one of the two happens. */
 void torch_history_attach(struct torch_device *device)
 {
     atomic_thread_fence(memory_order_seq_cst);
