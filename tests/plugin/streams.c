@@ -2,6 +2,7 @@
 /* Streams that the program may destroy at any time, and blocks that other streams use: record_stream(). */
 #include <string.h>
 
+#include "plugin/torch/note.h"
 #include "tests/plugin/plug.h"
 
 #define SIZE (64 * KIB)
@@ -621,6 +622,19 @@ START_TEST(record_is_of_one_block_and_not_of_the_next_at_its_address)
 }
 END_TEST
 
+/* After a record_stream() that had no host memory for its note. */
+START_TEST(block_that_may_lack_a_note_waits_for_all_work)
+{
+    void *ptr = plug_malloc(LARGE, 0, a);
+    ck_assert_int_eq(plug_gpu->delay(a, 1000 * MILLISECOND), GPU_SUCCESS);
+    for (size_t i = 0; i < TORCH_NOTE_SHARDS; i++)
+        atomic_store(&torch_note_shards[i].is_lossy, true);
+    weir_torch_free(ptr, LARGE, 0, a);
+    ck_assert_ptr_ne(plug_malloc(LARGE, 0, b), ptr);
+    ck_assert_int_eq(plug_gpu->stream_query(a), GPU_NOT_READY);
+}
+END_TEST
+
 /* The same without a host that waits: the copies are slower than the layers. With a bound the layers' stream waits for copies on the GPU. */
 START_TEST(offloading_with_the_host_ahead_is_bounded_by_the_policy)
 {
@@ -675,7 +689,7 @@ int main(void)
     tcase_add_loop_test(tcase, block_recorded_on_an_external_stream_of_another_device_is_not_overwritten_while_that_reads, 0, 2);
     suite_add(tcase, slow_stream_delays_only_the_blocks_that_it_uses, recorded_block_serves_its_own_stream_behind_the_work_of_that,
               offloading_reserves_little_more_than_what_is_in_use, device_that_the_process_does_not_use_stays_unused,
-              block_recorded_on_an_external_stream_is_orphaned,
+              block_recorded_on_an_external_stream_is_orphaned, block_that_may_lack_a_note_waits_for_all_work,
               recorded_block_of_an_external_stream_is_orphaned, record_is_of_one_block_and_not_of_the_next_at_its_address);
     tcase = suite_case(suite, "bounded", 0);
     tcase_add_loop_test(tcase, offloading_with_the_host_ahead_is_bounded_by_the_policy, 0, 2);

@@ -3,6 +3,7 @@
  * fence_between.c - what else happens in the process between two steps of a call: another weir that has the same stream open, another
  * thread, a context that goes, a closed stream that is opened again.
  */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +73,121 @@ START_TEST(frees_that_name_a_handle_are_counted_where_the_owner_has_freed_before
     weir__debts_end(&other);
     ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
     ck_assert_int_eq(rig.gpu->stream_destroy(unknown), GPU_SUCCESS);
+}
+END_TEST
+
+/* Another thread covers the device while weir__fences_order() has unlinked the block, and does not find its points. */
+static struct weir__line *named_once;
+static pthread_t coverer;
+
+static void *cover_device(void *unused)
+{
+    enum gpu_capture_mode mode = GPU_CAPTURE_MODE_RELAXED;
+    (void)unused;
+    sim_gpu->exchange_capture_mode(&mode);
+    weir__fences_cover_device(rig.fences, false);
+    return NULL;
+}
+
+static int wait_while_the_device_is_covered(gpu_stream stream, gpu_event event)
+{
+    hooked.stream_wait_event = sim_gpu->stream_wait_event;
+    ck_assert_int_eq(pthread_create(&coverer, NULL, cover_device, NULL), 0);
+    while (atomic_load(&named_once->uncovered))
+        sched_yield();
+    return sim_gpu->stream_wait_event(stream, event);
+}
+
+START_TEST(parked_block_that_is_put_back_waits_for_a_device_that_was_covered_meanwhile)
+{
+    begin_hooked("devices=2");
+    gpu_stream streams[] = {rig_stream(0), rig_stream(0), rig_stream(0)};
+    struct weir__line *opened = rig_open(streams[0]), *user = rig_open(streams[1]);
+    named_once = rig_name(streams[2]);
+    rig_delay(streams[0], 10);
+    rig_delay(streams[2], 10);
+    struct weir__parked *parked = weir__parked_new(2);
+    struct weir__line *lines[] = {opened, named_once};
+    weir__park(rig.fences, parked, lines, 2);
+    hooked.stream_wait_event = wait_while_the_device_is_covered;
+    ck_assert_ptr_null(weir__fences_order(rig.fences, NULL, user));
+    ck_assert_int_eq(pthread_join(coverer, NULL), 0);
+    weir__line_put(named_once);
+    sim_advance(10 * MILLISECOND);
+    const struct weir__scope scope = {.fences = rig.fences, .is_parked = true};
+    weir__scope_cover(&scope, false);
+    ck_assert(weir__scope_needs_devices(&scope));
+    weir__scope_cover_devices(&scope, false);
+    weir__scope_look(&scope);
+    ck_assert_ptr_eq(weir__fences_settled(rig.fences, NULL, NULL), parked);
+    free(parked);
+    rig_close(opened, streams[0]);
+    rig_close(user, streams[1]);
+    ck_assert_int_eq(sim_gpu->stream_destroy(streams[2]), GPU_SUCCESS);
+}
+END_TEST
+
+/* An owner that tracks the steps of its frees, each of a MiB or more. */
+static uint64_t tracked[16];
+static size_t tracked_count;
+
+static void track(struct weir__debt *debt, const uint64_t *step)
+{
+    (void)debt;
+    tracked[tracked_count++] = *step;
+}
+
+static bool has_tracked(struct weir__debt *debt, uint64_t after, uint64_t until)
+{
+    bool has = false;
+    (void)debt;
+    for (size_t i = 0; i < tracked_count; i++)
+        has = has || (tracked[i] > after && tracked[i] <= until);
+    return has;
+}
+
+static uint64_t pass_tracked(struct weir__debt *debt, uint64_t after, uint64_t until, struct weir__debt *to, uint64_t step)
+{
+    size_t left = 0, before = tracked_count;
+    (void)debt, (void)to, (void)step;
+    for (size_t i = 0; i < before; i++)
+        if (tracked[i] <= after || tracked[i] > until)
+            tracked[left++] = tracked[i];
+    tracked_count = left;
+    return (before - left) * MIB;
+}
+
+/* Marks and parts merge by rules of their own, so a step may be complete whose part stands for a later one as well. */
+START_TEST(what_an_owner_tracks_leaves_with_the_part_that_stands_for_its_step)
+{
+    static const struct weir__tracker tracker = {.freed = track, .has = has_tracked, .pass = pass_tracked};
+    static const uint64_t sizes[] = {16, 10, 10, 16, 16, 16, 16, 8, 4, 16};
+    gpu_stream stream = rig_stream(0), other = rig_stream(0);
+    struct weir__line *line = rig_open(stream), *user = rig_open(other);
+    struct weir__debts debts;
+    weir__debts_init(&debts, rig.fences);
+    debts.tracker = &tracker;
+    tracked_count = 0;
+    struct weir__debt *debt = weir__debt_of(&debts, line);
+    for (size_t i = 0; i < 10; i++) {
+        uint64_t step;
+        rig_delay(stream, 1);
+        ck_assert_int_eq(weir__line_free(debt, sizes[i] * MIB, NEVER, &step), GPU_SUCCESS);
+        if (i < 9)
+            ck_assert(weir__line_cover(line, true));
+    }
+    const struct weir__scope scope = {.fences = rig.fences, .debts = &debts};
+    sim_advance(15 * MILLISECOND / 2);
+    weir__scope_look(&scope);
+    sim_advance(MILLISECOND);
+    weir__scope_look(&scope);
+    weir__scope_pending(&scope);
+    weir__debts_order(&debts, user, 1024 * MIB);
+    ck_assert_uint_eq(tracked_count, 0);
+    sim_advance(10 * MILLISECOND);
+    rig_close(line, stream);
+    rig_close(user, other);
+    weir__debts_end(&debts);
 }
 END_TEST
 
@@ -386,6 +502,8 @@ void fence_add_between(Suite *suite)
     tcase_add_checked_fixture(tcase, rig_begin, rig_end);
     suite_add(tcase, stream_that_was_opened_twice_is_open_until_it_was_closed_twice,
               frees_that_name_a_handle_are_counted_where_the_owner_has_freed_before,
+              parked_block_that_is_put_back_waits_for_a_device_that_was_covered_meanwhile,
+              what_an_owner_tracks_leaves_with_the_part_that_stands_for_its_step,
               stream_that_one_side_knows_to_be_destroyed_is_touched_by_none, stream_that_is_opened_again_is_covered_again,
               device_is_synchronised_with_no_lock_held, what_comes_while_the_device_is_waited_for_is_waited_for_next_time,
               two_who_wait_for_the_device_never_take_back_what_is_complete,
