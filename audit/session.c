@@ -200,7 +200,7 @@ static bool start_apart(void)
    ever. */
 bool session_begin(void)
 {
-    struct driver_questions driver = {NULL};
+    struct driver_questions driver = {.exchange_mode = NULL};
     uint32_t state = SESSION_UNBEGUN;
     unsigned pauses = 0;
     int before = errno, cancel;
