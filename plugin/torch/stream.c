@@ -107,11 +107,12 @@ struct weir__line *torch_stream_line(struct torch_stream *stream, struct torch_d
     int index = atomic_load(&stream->device); /* known for a stream that lives for ever */
     if (!atomic_load(&stream->lives) || (size_t)index >= device->w->device_count)
         return NULL;
-    weir_stream *opened = index == device->index ? torch_stream_open(stream, device) : NULL;
+    weir_stream *opened = index == device->index ? torch_stream_opened(stream, device) : NULL;
     struct weir__line *line = opened ? opened->line : atomic_load(&stream->line), *none = NULL;
     if (line)
         return line;
-    /* CUDA cannot be asked for the id of a stream that captures, so the record's address, inverted, stands in for the id. */
+    /* The stream may be another thread's, which may begin a capture at any moment, and the question for the id of a stream that captures
+       spoils the capture. So the stream is not opened here, and the record's address, inverted, stands in for the id. */
     const struct weir__caller caller = {.handle = stream->handle, .id = ~(uint64_t)(uintptr_t)stream};
     enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
     line = weir__line_open(device->w->devices[index].fences, &caller);

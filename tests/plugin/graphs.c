@@ -415,6 +415,19 @@ START_TEST(block_recorded_on_a_capturing_stream_waits_for_its_end)
 }
 END_TEST
 
+/* The stream may be another thread's, which may begin a capture between a look and the question, and the question would spoil that. */
+START_TEST(recorded_stream_that_was_never_used_is_not_asked_for_its_id)
+{
+    void *ptr = plug_malloc(SIZE, 0, a);
+    gpu_stream unused = plug_stream(0);
+    uint64_t before = sim_calls("stream_id");
+    weir_torch_record_stream(ptr, unused);
+    weir_torch_free(ptr, SIZE, 0, a);
+    ck_assert_uint_eq(sim_calls("stream_id"), before);
+    plug_expect_empty(0);
+}
+END_TEST
+
 START_TEST(recorded_part_of_a_reserve_is_out_of_use_until_the_capture_ends)
 {
     plug_capture_begin(0, 1, a);
@@ -785,6 +798,7 @@ int main(void)
               older_block_freed_in_a_capture_waits_for_its_end,
               older_block_freed_in_a_capture_of_others_goes_when_something_is_next_allocated,
               block_of_another_stream_is_freed_during_a_capture, block_recorded_on_a_capturing_stream_waits_for_its_end,
+              recorded_stream_that_was_never_used_is_not_asked_for_its_id,
               recorded_part_of_a_reserve_is_out_of_use_until_the_capture_ends, reserve_is_kept_until_the_graph_is_released,
               reserve_is_kept_until_its_last_tensor_is_freed, memory_of_a_released_graph_is_not_overwritten_while_another_device_reads_it,
               graphs_with_one_id_share_the_memory, graphs_with_other_ids_share_nothing, pool_has_exactly_its_live_parts,
