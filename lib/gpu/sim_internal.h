@@ -457,9 +457,6 @@ void sim_memory_export(struct sim_pool *pool, struct sim_segment *segment);
 uint64_t sim_memory_release(struct sim_pool *pool, uint64_t want);
 /* After a synchronise: marks as observed the frees of the stream `id` up to `sequence` (id 0: of all streams of the device). */
 void sim_memory_observe(uint64_t id, uint64_t sequence, int device);
-/* Marks as observed the frees that are complete and whose stream is destroyed. A trim finds such memory without any synchronise, as measured
-   on a GPU (doc/cuda.md). */
-void sim_memory_observe_gone(struct sim_pool *pool);
 /* Returns the time at which all frees of the pool are complete. */
 uint64_t sim_memory_quiet_at(const struct sim_pool *pool);
 /* Returns the pool whose address range contains ptr; NULL: ptr is host memory or a page (sim_map_has()). */

@@ -207,24 +207,6 @@ void sim_memory_observe(uint64_t id, uint64_t sequence, int device)
         observe_in(pool, id, sequence, device);
 }
 
-static bool is_stream_alive(uint64_t id, int device)
-{
-    const struct sim_stream *stream = sim.streams;
-    while (stream && stream->id != id)
-        stream = stream->next;
-    return stream || sim.devices[device].legacy.id == id;
-}
-
-void sim_memory_observe_gone(struct sim_pool *pool)
-{
-    for (struct sim_segment *segment = pool->index.pending, *later; segment; segment = later) {
-        later = segment->later;
-        if (segment->done_at <= sim.now && !is_stream_alive(segment->freed_by, segment->device))
-            sim_index_observe(pool, segment);
-    }
-    sim_index_settle(pool);
-}
-
 uint64_t sim_memory_quiet_at(const struct sim_pool *pool)
 {
     uint64_t time = 0;

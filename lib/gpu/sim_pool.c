@@ -273,7 +273,6 @@ void sim_pools_enforce_thresholds(void)
 
 int sim_pool_trim(gpu_pool pool, uint64_t keep)
 {
-    sim_memory_observe_gone(pool);
     release_down_to(pool, keep);
     return 0;
 }

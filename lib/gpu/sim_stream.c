@@ -204,13 +204,16 @@ int sim_stream_create(int device, gpu_stream *stream)
     return 0;
 }
 
-/* The queued work still runs: its effects are in sim.actions and in the freed segments. */
+/* The queued work still runs: its effects are in sim.actions and in the freed segments. If there is none, destroying the stream lets a trim
+   find what the stream has freed, as measured on a GPU. */
 int sim_stream_destroy(gpu_stream stream)
 {
     if (stream->kind != SIM_STREAM_CREATED)
         return GPU_INVALID_HANDLE;
     if (sim_capture_refuse(stream))
         return GPU_CAPTURE_UNSUPPORTED;
+    if (stream->busy_until <= sim.now)
+        sim_memory_observe(stream->id, sim.sequence, stream->device);
     unlink_stream(stream);
     stream->next = sim.spare_streams;
     sim.spare_streams = stream;

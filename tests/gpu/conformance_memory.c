@@ -509,8 +509,9 @@ START_TEST(trim_gives_all_back_after_a_synchronise)
 }
 END_TEST
 
-/* Only the query of an event tells that the free is complete, so the trim itself is what the driver sees the free by. */
-START_TEST(trim_gives_back_what_a_destroyed_stream_has_freed_without_a_synchronise)
+/* Frees a GiB on a new stream behind a kernel, destroys the stream, before the kernel's end or behind it, and trims the pool after that end.
+   The host learns of the end by queries alone, which let the driver see no free. */
+static void trim_without_a_synchronise(bool is_idle)
 {
     gpu_event behind = make_event(0);
     gpu_stream stream;
@@ -520,10 +521,25 @@ START_TEST(trim_gives_back_what_a_destroyed_stream_has_freed_without_a_synchroni
     ck_assert_gpu(g->delay(stream, KERNEL_NS));
     give(ptr, stream);
     ck_assert_gpu(g->event_record(behind, stream));
+    if (is_idle)
+        poll_until_done(behind);
     ck_assert_gpu(g->stream_destroy(stream));
-    ck_assert_gpu(g->pool_trim(rig.pool, 0));
-    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 1024 * MIB);
     poll_until_done(behind);
+    ck_assert_gpu(g->pool_trim(rig.pool, 0));
+}
+
+START_TEST(trim_gives_back_without_a_synchronise_what_a_stream_destroyed_when_idle_has_freed)
+{
+    trim_without_a_synchronise(true);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 0);
+}
+END_TEST
+
+START_TEST(trim_gives_back_only_after_a_synchronise_what_a_stream_destroyed_at_work_has_freed)
+{
+    trim_without_a_synchronise(false);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 1024 * MIB);
+    ck_assert_gpu(g->device_synchronize(0));
     ck_assert_gpu(g->pool_trim(rig.pool, 0));
     ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 0);
 }
@@ -609,6 +625,7 @@ void add_memory_tests(Suite *suite)
               threshold_0_keeps_memory_at_event_query, threshold_0_keeps_memory_at_synchronise_of_another_stream,
               threshold_all_keeps_memory_at_synchronise, trim_gives_nothing_back_before_a_synchronise,
               trim_gives_all_back_after_a_synchronise,
-              trim_gives_back_what_a_destroyed_stream_has_freed_without_a_synchronise, trim_keeps_what_it_is_told_to, small_blocks_pin_large_memory,
+              trim_gives_back_without_a_synchronise_what_a_stream_destroyed_when_idle_has_freed,
+              trim_gives_back_only_after_a_synchronise_what_a_stream_destroyed_at_work_has_freed, trim_keeps_what_it_is_told_to, small_blocks_pin_large_memory,
               steps_that_small_blocks_pin_serve_no_larger_request, small_blocks_in_a_pool_of_their_own_pin_nothing);
 }
