@@ -110,9 +110,9 @@ END_TEST
 static void *free_without_ring(void *data)
 {
     void **block = data;
-    fail_malloc_at(1);
+    fail_malloc_here_at(1);
     scene_free(block[0], block[1]);
-    fail_malloc_at(0);
+    fail_malloc_here_at(0);
     return NULL;
 }
 

@@ -20,6 +20,7 @@
 #endif
 
 static atomic_uint countdown; /* allocations until the one that fails; 0: none will */
+static __thread unsigned countdown_here; /* the same, of this thread's allocations alone */
 static atomic_bool happened;
 static atomic_long live;
 
@@ -28,6 +29,13 @@ void fail_malloc_at(unsigned nth)
     if (nth > 0)
         atomic_store(&happened, false);
     atomic_store(&countdown, nth);
+}
+
+void fail_malloc_here_at(unsigned nth)
+{
+    if (nth > 0)
+        atomic_store(&happened, false);
+    countdown_here = nth;
 }
 
 bool fail_malloc_happened(void)
@@ -73,7 +81,8 @@ static bool fails_now(void)
     unsigned left = atomic_load(&countdown);
     while (left > 0 && !atomic_compare_exchange_weak(&countdown, &left, left - 1))
         ;
-    if (left != 1)
+    bool is_here = countdown_here && --countdown_here == 0;
+    if (left != 1 && !is_here)
         return false;
     atomic_store(&happened, true);
     errno = ENOMEM;

@@ -13,6 +13,8 @@
 
 /* Lets the nth allocation from now (1: the next) fail, once. 0: none any more; what happened stays known. */
 void fail_malloc_at(unsigned nth);
+/* The same, but only allocations of the calling thread count: for tests beside which the library's own threads run. */
+void fail_malloc_here_at(unsigned nth);
 /* Whether the allocation that was last chosen came and failed. */
 bool fail_malloc_happened(void);
 /* Whether allocations can be made to fail in this program. */
