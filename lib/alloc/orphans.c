@@ -107,29 +107,20 @@ static bool have_arenas_lost(struct weir__device *device)
     return have_lost;
 }
 
-/* Puts events behind all work of the devices whose lines need one. A stream that is closed may have been a stream of any device, so memory
-   of arenas that was freed on such streams needs an event on every device. Called while nothing captures. */
-static void cover(struct weir__device *device, bool may_synchronise)
+/* A stream that is closed may have been a stream of any device, so memory of arenas that was freed on such streams needs an event on every
+   device. Events behind devices are recorded only while nothing captures. */
+void weir__orphans_cover(struct weir__device *device, bool may_synchronise)
 {
     const struct weir__scope scope = scope_of(device);
     weir *w = device->w;
-    if (have_arenas_lost(device))
-        for (size_t d = 0; d < w->device_count; d++)
-            weir__fences_cover_device(w->devices[d].fences, may_synchronise);
-    weir__scope_cover_devices(&scope, may_synchronise);
-}
-
-static bool needs_cover(struct weir__device *device)
-{
-    const struct weir__scope scope = scope_of(device);
-    return weir__scope_needs_devices(&scope) || have_arenas_lost(device);
-}
-
-void weir__orphans_cover(struct weir__device *device, bool may_synchronise)
-{
-    if (!(device->fences->has_device_events || may_synchronise) || !needs_cover(device) || !weir__quiet_begin(device->w->gpu))
+    if (!device->fences->has_device_events && !may_synchronise)
         return;
-    cover(device, may_synchronise);
+    bool have_lost = have_arenas_lost(device);
+    if (!(have_lost || weir__scope_needs_devices(&scope)) || !weir__quiet_begin(w->gpu))
+        return;
+    for (size_t d = 0; d < w->device_count && have_lost; d++)
+        weir__fences_cover_device(w->devices[d].fences, may_synchronise);
+    weir__scope_cover_devices(&scope, may_synchronise);
     weir__quiet_end();
 }
 

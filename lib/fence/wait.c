@@ -208,7 +208,7 @@ static bool wait_for(struct weir__line *user, struct weir__line *lender, const s
     int former = weir__current_begin(gpu, user->fences->device, user->handle);
     bool waits = weir__line_is_current(user) && gpu->stream_wait_event(user->handle, mark->event) == GPU_SUCCESS;
     weir__current_end(gpu, former);
-    if (waits)
+    if (waits && lender->passed < mark->step)
         lender->passed = mark->step;
     return waits;
 }
