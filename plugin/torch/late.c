@@ -132,16 +132,20 @@ void torch_late_free(struct torch_device *device, void *ptr, struct torch_stream
 
 /* Parts of reserves -------------------------------------------------------------------------------------------------------------------- */
 
-/* Parks the part of a reserve until the streams that use it have done their work; if one of them may be destroyed, until all work of the
-   device is done. Takes note->room. */
+/* Parks the part of a reserve until the streams that use it have done their work; if one of them may be destroyed, and so may be of any
+   device, until all work of all devices is done. Takes note->room. */
 static void park(struct torch_note *note, const void *group)
 {
-    struct weir__fences *fences = note->device->device->fences;
+    const weir *w = note->device->w;
+    struct weir__line *wholes[TORCH_DEVICES_MAX];
+    size_t count = 0;
     struct users users;
     bool are_known = users_begin(&users, note, false);
+    for (; count < w->device_count && count < TORCH_DEVICES_MAX; count++)
+        wholes[count] = w->devices[count].fences->whole;
     note->room->items = note->ptr;
     note->room->group = group;
-    weir__park(fences, note->room, are_known ? users.lines : &fences->whole, are_known ? users.count : 1);
+    weir__park(note->device->device->fences, note->room, are_known ? users.lines : wholes, are_known ? users.count : count);
     note->room = NULL;
     users_end(&users, note->device, are_known ? 0 : SIZE_MAX);
 }

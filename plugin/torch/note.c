@@ -84,7 +84,8 @@ static bool add_stream(struct torch_note *note, struct torch_stream *stream)
             return true;
     struct torch_stream **more = realloc(note->recorded, (note->recorded_count + 1) * sizeof(struct torch_stream *));
     note->recorded = more ? more : note->recorded;
-    struct weir__parked *room = more ? weir__parked_new(note->recorded_count + 1) : NULL;
+    size_t points = note->recorded_count + 1, devices = (size_t)torch_device_count(); /* the block may have to wait for all devices */
+    struct weir__parked *room = more ? weir__parked_new(points > devices ? points : devices) : NULL;
     if (!room)
         return false;
     free(note->room);

@@ -446,6 +446,35 @@ START_TEST(recorded_part_of_a_reserve_is_out_of_use_until_the_capture_ends)
 }
 END_TEST
 
+/* Nobody tells Weir of which device a recorded stream is that may be destroyed. */
+START_TEST(recorded_part_of_a_reserve_waits_for_a_stream_of_another_device)
+{
+    gpu_stream far = plug_external(1);
+    plug_capture_begin(0, 1, a);
+    void *ptr = plug_malloc(SIZE, 0, a);
+    plug_capture_end(0, 1, a);
+    plug_order(0, a, far);
+    ck_assert_int_eq(plug_gpu->delay(far, 10 * MILLISECOND), GPU_SUCCESS);
+    weir_torch_record_stream(ptr, far);
+    weir_torch_free(ptr, SIZE, 0, a);
+    plug_capture_begin(0, 1, a);
+    void *next = plug_malloc(SIZE, 0, a);
+    ck_assert_ptr_ne(next, ptr);
+    plug_capture_end(0, 1, a);
+    ck_assert_int_eq(plug_gpu->device_synchronize(1), GPU_SUCCESS);
+    weir_torch_reset();
+    plug_capture_begin(0, 1, a);
+    ck_assert_ptr_eq(plug_malloc(SIZE, 0, a), ptr);
+    plug_capture_end(0, 1, a);
+    weir_torch_free(next, SIZE, 0, a);
+    weir_torch_free(ptr, SIZE, 0, a);
+    weir_torch_release_pool(0, plug_id(1));
+    weir_torch_release_pool(0, plug_id(1));
+    weir_torch_release_pool(0, plug_id(1));
+    plug_expect_empty(0);
+}
+END_TEST
+
 /* Reserves ----------------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(reserve_is_kept_until_the_graph_is_released)
@@ -799,7 +828,8 @@ int main(void)
               older_block_freed_in_a_capture_of_others_goes_when_something_is_next_allocated,
               block_of_another_stream_is_freed_during_a_capture, block_recorded_on_a_capturing_stream_waits_for_its_end,
               recorded_stream_that_was_never_used_is_not_asked_for_its_id,
-              recorded_part_of_a_reserve_is_out_of_use_until_the_capture_ends, reserve_is_kept_until_the_graph_is_released,
+              recorded_part_of_a_reserve_is_out_of_use_until_the_capture_ends,
+              recorded_part_of_a_reserve_waits_for_a_stream_of_another_device, reserve_is_kept_until_the_graph_is_released,
               reserve_is_kept_until_its_last_tensor_is_freed, memory_of_a_released_graph_is_not_overwritten_while_another_device_reads_it,
               graphs_with_one_id_share_the_memory, graphs_with_other_ids_share_nothing, pool_has_exactly_its_live_parts,
               calls_that_match_no_begin_do_nothing, without_a_capture_begin_changes_nothing,
