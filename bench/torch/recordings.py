@@ -157,7 +157,10 @@ def order(rows: List[Dict[str, Any]], real: str, replayed: str, free: float) -> 
 
 def table(rows: List[Dict[str, Any]]) -> str:
     """MiB and ms; what is more than the bounds apart is marked."""
-    lines = [f"{'workload':16} {'recorded':9} {'policy':9} {'peak real':>10} {'replayed':>9} {'off':>7} {'stall real':>11} {'replayed':>9} {'off':>7}"]
+    lines = [
+        f"{'workload':16} {'recorded':9} {'policy':9} {'peak real':>10} {'replayed':>9} {'off':>7}"
+        f" {'stall real':>11} {'replayed':>9} {'off':>7}"
+    ]
     for row in rows:
         real, replayed = row["real"][0], row["replayed"]
         peak, peak_replayed = real["peak_reserved"] / 2**20, replayed["peak_reserved"] / 2**20

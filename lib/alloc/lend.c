@@ -111,7 +111,8 @@ static gpu_pool make_again(weir_pool *pool, int *fd)
     /* Export the new pool at once: CUDA exports blocks only of a pool that was itself exported, and as soon as the new handle is set a user
        may publish a block. */
     bool is_exported = gpu->pool_export(made, fd) == GPU_SUCCESS;
-    if (is_exported && weir__cuda_copy(&pool->native, made, pool->settings.peers, pool->w->device_count) == GPU_SUCCESS && weir__current_pool_replace(pool, made) == GPU_SUCCESS)
+    if (is_exported && weir__cuda_copy(&pool->native, made, pool->settings.peers, pool->w->device_count) == GPU_SUCCESS &&
+        weir__current_pool_replace(pool, made) == GPU_SUCCESS)
         return made;
     if (is_exported)
         close(*fd);

@@ -218,8 +218,8 @@ static const char *set_one(struct sim_settings *settings, const char *key, char 
     int operation = sim_operation_find(key);
     if (operation >= 0)
         return set_cost(settings, operation, value);
-    return "one of devices=, memory=, peers=, grow=, grow_host=, grow_each=, first=, first_of_all=, trim=, driver=, numa=, pools=, posix_fd=, mig=, os_managed=, "
-           "mapping=, addresses=, name= and fail=, or OPERATION=COST, with commas between";
+    return "one of devices=, memory=, peers=, grow=, grow_host=, grow_each=, first=, first_of_all=, trim=, driver=, numa=, pools=, posix_fd=, "
+           "mig=, os_managed=, mapping=, addresses=, name= and fail=, or OPERATION=COST, with commas between";
 }
 
 int sim_settings_parse(const char *text, struct sim_settings *settings, char *why, size_t len)

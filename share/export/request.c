@@ -169,8 +169,10 @@ static enum share_io acquire_now(struct share_client *client, const struct share
     if (client->is_asked)
         return SHARE_DONE; /* the request crossed RETIRE: the importer asks again on its next connection */
     if (!lease)
-        return refuse(client, asked->request, WEIR_BUSY, "all %d leases that a process may have of one pool are in use: release some, lay what belongs together into one block, or "
-                      "publish a part of the blocks from a second pool with a share.socket of its own", WIRE_LEASES_MAX);
+        return refuse(client, asked->request, WEIR_BUSY,
+                      "all %d leases that a process may have of one pool are in use: release some, lay what belongs together into one block, or "
+                      "publish a part of the blocks from a second pool with a share.socket of its own",
+                      WIRE_LEASES_MAX);
     /* If the socket is full of frames, the request waits although its block is published. */
     if (block ? client->connection.is_blocked : asked->argument & WIRE_WAIT)
         return wait_for_name(client, asked, lease);

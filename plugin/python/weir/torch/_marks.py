@@ -69,8 +69,9 @@ def pool(name: str, device: Optional[int] = None) -> Iterator[None]:
 
     The pool's limits, backing and reserves hold for it, and no cache of streams. It goes back to that pool, whenever
     it is freed. Pools lie in each other, at most 16 deep, and each thread has its own, but with the shim autograd's
-    threads have this one's in what they do for it. During a capture, and where a torch.cuda.MemPool is in use, these come first. device: where the pool is looked for; None: the
-    current one. Raises weir.WeirError: the policy has no such pool, which names those that it has.
+    threads have this one's in what they do for it. During a capture, and where a torch.cuda.MemPool is in use, these
+    come first. device: where the pool is looked for; None: the current one. Raises weir.WeirError if the policy has
+    no such pool; the error names the pools that the policy has.
     """
     import torch
 

@@ -44,7 +44,8 @@ class Trace:
     blocks: each block of the program, in the order of births: address, size, given, stream, born and died (times), first and last
     (events; last is -1 where it was never freed, and died then the end), pool, tag, stack.
     segments: the memory that blocks lie in, from the device to the device: address, given, first, last, pool.
-    pools: name, id, device, flags (1 arena, 2 host memory, 4 private, 8 of a program that calls CUDA by itself). tags, names: name. modules: path, build_id, first, bytes, offset.
+    pools: name, id, device, flags (1 arena, 2 host memory, 4 private, 8 of a program that calls CUDA by itself).
+    tags, names: name. modules: path, build_id, first, bytes, offset.
     stacks: a row for each frame of each stack, the innermost first: stack, depth, frame.
     kinds: the name of each kind of event. losses: what the file lacks; all 0 and closed if that is nothing.
     """
