@@ -50,6 +50,7 @@ bool arguments_read(int argc, char **argv, const char *const *sections, size_t s
         {"rounds", required_argument, NULL, 'n'},
         {"json", required_argument, NULL, 'j'},
         {"rmm", required_argument, NULL, 'm'},
+        {"only", required_argument, NULL, 'o'},
         {"trace", required_argument, NULL, 't'},
         {"quick", no_argument, NULL, 'q'},
         {"list", no_argument, NULL, 'l'},
@@ -61,7 +62,7 @@ bool arguments_read(int argc, char **argv, const char *const *sections, size_t s
     /* 0 makes glibc start anew, so that a process can read more than one command line. */
     optind = 0;
     opterr = 0;
-    for (int option; (option = getopt_long(argc, argv, ":r:s:n:j:t:m:qlh", options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, ":r:s:n:j:t:m:o:qlh", options, NULL)) != -1;) {
         switch (option) {
         case 'r':
             if (!read_number("--repetitions", optarg, ARGUMENTS_REPETITIONS_MIN, BENCH_SAMPLES_MAX, &result.repetitions, why, len))
@@ -87,6 +88,9 @@ bool arguments_read(int argc, char **argv, const char *const *sections, size_t s
             break;
         case 'm':
             result.rmm = optarg;
+            break;
+        case 'o':
+            result.only = optarg;
             break;
         case 'q':
             result.quick = true;

@@ -25,6 +25,7 @@ struct arguments {
     size_t rounds;      /* of the two workers of `neighbours` */
     const char *traces[ARGUMENTS_TRACES_MAX]; /* files for `arena`; borrowed from argv */
     size_t trace_count;
+    const char *only;   /* of the rows of rmm-random and rmm-pairs those alone whose names begin so; NULL: all; borrowed from argv */
     const char *rmm;    /* a shared library; NULL: not asked for; borrowed from argv */
     const char *json;   /* NULL: not asked for; borrowed from argv */
     bool wanted[ARGUMENTS_SECTIONS_MAX];

@@ -2,8 +2,8 @@
 /*
  * weir-bench: what Weir costs, saves and rescues on a GPU, beside the raw calls. Needs a CUDA device that nothing else uses meanwhile.
  *
- *   weir-bench [--quick] [--repetitions N] [--row-seconds N] [--rounds N] [--trace FILE] [--rmm FILE] [--json FILE]
- *              [SECTION...]
+ *   weir-bench [--quick] [--repetitions N] [--row-seconds N] [--rounds N] [--trace FILE] [--rmm FILE] [--only TEXT]
+ *              [--json FILE] [SECTION...]
  *
  * Exit status: 0 if every figure keeps its bound, 1 if one misses it, 2 if a measurement could not be made.
  */
@@ -66,7 +66,7 @@ static void list(FILE *file, const char *indent)
 static void usage(void)
 {
     printf("usage: weir-bench [--quick] [--repetitions N] [--row-seconds N] [--rounds N] [--trace FILE]\n"
-           "                  [--rmm FILE] [--json FILE] [SECTION...]\n"
+           "                  [--rmm FILE] [--only TEXT] [--json FILE] [SECTION...]\n"
            "Measures Weir beside the raw calls of CUDA on device 0. Example: weir-bench --json bench.json pairs threads\n"
            "  -q, --quick           fewer rows, shorter samples, %d repetitions\n"
            "  -r, --repetitions N   interleaved repetitions, %d to %d (%d); a row that takes long has fewer, but %d\n"
@@ -74,6 +74,7 @@ static void usage(void)
            "  -n, --rounds N        rounds of the two workers of neighbours (%d)\n"
            "  -t, --trace FILE      a sequence of requests for arena, op,id,bytes, plain or .zst; may be given again\n"
            "  -m, --rmm FILE        RMM's resources, as bench/rmm/build.sh builds them\n"
+           "  -o, --only TEXT       of rmm-random and rmm-pairs the rows alone whose names begin so: \"1000 of up to 64 MiB,\"\n"
            "  -j, --json FILE       write every sample to FILE as well\n"
            "  -l, --list            list the sections\n"
            "sections (all):\n",
@@ -178,6 +179,7 @@ int main(int argc, char **argv)
     bench.quick = arguments.quick;
     bench.row_seconds = arguments.row_seconds;
     bench.rounds = arguments.rounds;
+    bench.only = arguments.only;
     bench.traces = arguments.traces;
     bench.trace_count = arguments.trace_count;
     uint64_t start = bench_now();
@@ -192,6 +194,8 @@ int main(int argc, char **argv)
         printf("%s%s %s", i ? ", " : "", machine[i], machine[i + 1]);
     printf("; medians (least .. most of so many interleaved repetitions)\n");
     run_sections(&bench, &arguments);
+    if (bench.only && !bench.report.count)
+        bench_die(__FILE__, __LINE__, bench.only, "no row begins so: run the sections without --only to see their names");
     if (json) {
         bench_write_json(json, machine, &bench.report);
         if (ferror(json) | fclose(json))

@@ -22,6 +22,12 @@ static enum bench_bound asked_of(const struct bench *bench, size_t which)
     return which == RIVAL_ARENA && strcmp(bench->gpu->name, "cuda") == 0 ? BENCH_AT_MOST : BENCH_SHOWN;
 }
 
+/* Whether --only wants the row. Its figures' names begin with this one. */
+static bool is_wanted(const struct bench *bench, const char *name)
+{
+    return !bench->only || strncmp(name, bench->only, strlen(bench->only)) == 0;
+}
+
 /* RANDOM_ALLOCATIONS ------------------------------------------------------------------------------------------------------------------- */
 
 /* Each has the device for itself, as in RMM's benchmark, and two passes: the second one counts. */
@@ -49,6 +55,10 @@ static const struct bench_series *fastest(const struct bench_series *series, siz
 static void measure_row(struct bench *bench, size_t count, uint64_t largest)
 {
     struct rival_row row;
+    char name[96], size[32];
+    snprintf(name, sizeof(name), "%zu of up to %s, ", count, bench_size_name(largest, size));
+    if (!is_wanted(bench, name))
+        return;
     struct bench_series series[RIVAL_COUNT] = {{0}};
     size_t rivals = rival_count(bench), failures[RIVAL_COUNT] = {0};
     rival_row_open(&row, count, largest, SEED);
@@ -57,7 +67,6 @@ static void measure_row(struct bench *bench, size_t count, uint64_t largest)
             sample(bench, (enum rival_which)r, &row, &series[r], &failures[r]);
     const struct bench_series *best = fastest(series, rivals);
     for (size_t r = RIVAL_POOLS; r <= RIVAL_ARENA; r++) {
-        char name[96], size[32];
         snprintf(name, sizeof(name), "%zu of up to %s, %s against %s (failed: %zu)", count, bench_size_name(largest, size), series[r].name,
                  best->name, failures[r]);
         struct bench_figure *figure = bench_figure_new(&bench->report, "rmm-random", name);
@@ -108,26 +117,33 @@ static double time_pairs(const struct rival *rival, size_t size, size_t count)
     return ns;
 }
 
+static void measure_pairs(struct bench *bench, struct rival *rivals, size_t count, size_t size)
+{
+    char name[96], text[32];
+    snprintf(name, sizeof(name), "%s, a hot pair, ", bench_size_name(size, text));
+    if (!is_wanted(bench, name))
+        return;
+    for (size_t r = 0; r < count; r++)
+        rivals[r].side.series.count = 0;
+    for (size_t i = 0; i < bench->repetitions; i++)
+        for (size_t r = 0; r < count; r++)
+            bench_add(&rivals[r].side.series, time_pairs(&rivals[r], size, bench->quick ? PAIRS / 5 : PAIRS));
+    for (size_t r = RIVAL_POOLS; r <= RIVAL_ARENA; r++) {
+        snprintf(name, sizeof(name), "%s, a hot pair, %s", text, rivals[r].name);
+        struct bench_figure *figure = bench_figure_new(&bench->report, "rmm-pairs", name);
+        for (size_t i = 0; i < count; i++)
+            *bench_series_new(figure, rivals[i].name) = rivals[i].side.series;
+        bench_show(figure, bench_median(&rivals[r].side.series), "ns", asked_of(bench, r), 120);
+    }
+}
+
 void section_rmm_pairs(struct bench *bench)
 {
     static const size_t sizes[] = {64 * KIB, 16 * MIB, GIB};
     struct rival rivals[RIVAL_COUNT];
     size_t count = open_all(bench, "rmm-pairs", 1, rivals);
-    for (size_t s = 0; s < COUNT_OF(sizes); s++) {
-        for (size_t r = 0; r < count; r++)
-            rivals[r].side.series.count = 0;
-        for (size_t i = 0; i < bench->repetitions; i++)
-            for (size_t r = 0; r < count; r++)
-                bench_add(&rivals[r].side.series, time_pairs(&rivals[r], sizes[s], bench->quick ? PAIRS / 5 : PAIRS));
-        for (size_t r = RIVAL_POOLS; r <= RIVAL_ARENA; r++) {
-            char name[96], size[32];
-            snprintf(name, sizeof(name), "%s, a hot pair, %s", bench_size_name(sizes[s], size), rivals[r].name);
-            struct bench_figure *figure = bench_figure_new(&bench->report, "rmm-pairs", name);
-            for (size_t i = 0; i < count; i++)
-                *bench_series_new(figure, rivals[i].name) = rivals[i].side.series;
-            bench_show(figure, bench_median(&rivals[r].side.series), "ns", asked_of(bench, r), 120);
-        }
-    }
+    for (size_t s = 0; s < COUNT_OF(sizes); s++)
+        measure_pairs(bench, rivals, count, sizes[s]);
     close_all(rivals, count);
 }
 

@@ -26,6 +26,7 @@ struct bench {
     bool quick;                /* fewer rows and shorter samples */
     size_t row_seconds;        /* rows of `random` that would take longer are left out; 0: none is */
     size_t rounds;             /* of the two workers of `neighbours` */
+    const char *only;          /* of the rows of rmm-random and rmm-pairs those alone whose names begin so; NULL: all */
     const char *const *traces; /* files for `arena` */
     size_t trace_count;
     const struct rmm_calls *rmm; /* what --rmm names; else NULL */

@@ -52,6 +52,15 @@ START_TEST(an_unknown_section_is_named)
 }
 END_TEST
 
+START_TEST(rows_are_chosen_by_how_their_names_begin)
+{
+    ck_assert(reads("--only=16 MiB,", "live", NULL));
+    ck_assert_str_eq(seen.only, "16 MiB,");
+    ck_assert(reads("live", NULL, NULL));
+    ck_assert_ptr_null(seen.only);
+}
+END_TEST
+
 START_TEST(traces_add_up)
 {
     ck_assert(reads("--trace=a.csv", "-tb.csv.zst", "live"));
@@ -188,6 +197,7 @@ int main(void)
               repetitions_in_range_are_taken);
     tcase_add_loop_test(all, other_repetitions_are_refused_with_the_range, 0, sizeof(bad_repetitions) / sizeof(bad_repetitions[0]));
     suite_add(all, a_file_and_a_section_may_come_in_any_order, rmm_is_a_file, list_and_help_are_seen,
-              an_option_that_is_unknown_or_lacks_its_value_is_named, what_is_refused_leaves_the_output_alone);
+              an_option_that_is_unknown_or_lacks_its_value_is_named, rows_are_chosen_by_how_their_names_begin,
+              what_is_refused_leaves_the_output_alone);
     return suite_run(suite);
 }

@@ -18,6 +18,15 @@ refuses_rmm() {
     ! WEIR_GPU=sim "$bench" --rmm "$tap_dir/none.so" grow >"$tap_dir/refused" 2>&1 && grep -q -- '--rmm: .*none.so' "$tap_dir/refused"
 }
 
+takes_some_rows_alone() {
+    WEIR_GPU=sim WEIR_SIM=memory=64GiB "$bench" --quick --only '16 MiB,' --json "$tap_dir/only.json" rmm-pairs >"$tap_dir/out" 2>&1 &&
+        [ "$(grep -c '"name": "16 MiB, a hot pair' "$tap_dir/only.json")" -eq 2 ] && ! grep -q '"name": "[^"]*GiB, a hot pair' "$tap_dir/only.json"
+}
+
+refuses_rows_that_are_not_there() {
+    ! WEIR_GPU=sim WEIR_SIM=memory=64GiB "$bench" --quick --only '17 MiB' rmm-pairs >"$tap_dir/refused" 2>&1 && grep -q '17 MiB: no row begins so' "$tap_dir/refused"
+}
+
 check "sections_run" measures
 for figure in '64 KiB, a hot pair, weir, arena' '1 GiB, a hot pair, weir"' 'by 1 GiB, idle, weir, arena' 'while a kernel runs, weir' \
     'with one peer, weir, arena' 'MiB are out, weir, arena' '1 GiB in pages of 2 MiB, 0 B mapped'; do
@@ -27,4 +36,6 @@ check "no_figure_is_without_samples" sh -c "test -s '$json' && ! grep -q '\"valu
 check "an_arena_keeps_little_beside_small_blocks" grep -q 'x 64 KiB live between 24 MiB, after a trim, weir, arena.*"reached": true' "$json"
 check "an_arena_keeps_little_beside_blocks_between_larger_ones" grep -q 'x 4 MiB live between 24 MiB, after a trim, weir, arena.*"reached": true' "$json"
 check "a_library_that_is_not_there_is_named" refuses_rmm
+check "rows_are_chosen_by_how_their_names_begin" takes_some_rows_alone
+check "rows_that_are_not_there_are_named" refuses_rows_that_are_not_there
 done_testing

@@ -141,6 +141,26 @@ START_TEST(the_generator_is_splitmix64)
 }
 END_TEST
 
+/* bench/torch/micro.py makes the same sequences for torch's allocators: tests/bench/compare_test.py has the same sums. */
+START_TEST(requests_are_those_that_torch_gets)
+{
+    static const struct {
+        size_t n;
+        uint64_t max, sum;
+    } known[] = { { 1000, MIB, UINT64_C(104951809874400851) },
+                  { 1000, 1024 * MIB, UINT64_C(13428540911333931793) },
+                  { 10000, 64 * MIB, UINT64_C(962555434324528332) } };
+    for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) {
+        uint64_t sum = 0;
+        ck_assert(sequence_record(&recorded, known[k].n, known[k].max, 73));
+        for (size_t i = 0; i < recorded.step_count; i++)
+            sum = sum * 31 + recorded.steps[i].size * 7 + recorded.steps[i].slot;
+        ck_assert_uint_eq(sum, known[k].sum);
+        clear();
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("bench/sequence");
@@ -152,6 +172,6 @@ int main(void)
     tcase_add_loop_test(all, the_same_seed_records_the_same_sequence, 0, ROW_COUNT);
     suite_add(all, another_seed_records_another_sequence, allocations_are_73_per_cent_where_nothing_is_full,
               large_blocks_come_close_to_the_bound, a_failed_allocation_frees_the_next_live_block_ahead_of_its_time,
-              the_generator_is_splitmix64);
+              the_generator_is_splitmix64, requests_are_those_that_torch_gets);
     return suite_run(suite);
 }
