@@ -80,15 +80,17 @@ check_PROGRAMS += bench/weir-count
 bench_weir_count_SOURCES = %reldir%/count.c
 bench_weir_count_LDADD = share/libshare.la
 
-## Training steps under PyTorch: run from the source or the GPU bundle, as nothing of it is built here.
+## Weir beside other allocators, in programs under PyTorch and CuPy: run from the source or the GPU bundle, as nothing of it is built here.
 bench_torch_files = \
 	%reldir%/torch/allocators.py \
 	%reldir%/torch/bench.py \
 	%reldir%/torch/counter.cpp \
 	%reldir%/torch/figures.py \
+	%reldir%/torch/micro.py \
 	%reldir%/torch/models.py \
 	%reldir%/torch/recordings.py \
 	%reldir%/torch/plain.c \
+	%reldir%/torch/programs.py \
 	%reldir%/torch/worker.py \
 	%reldir%/torch/workloads.py
 EXTRA_DIST += $(bench_torch_files) %reldir%/share_python.py

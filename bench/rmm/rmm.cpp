@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* RMM's pool, arena and binning behind C calls, for weir-bench to measure in turn with Weir. Built by build.sh beside it. */
+/*
+ * RMM's pool, arena and binning behind C calls: for weir-bench, to measure them in turn with Weir, and in the shape of torch's pluggable
+ * allocator, for programs under torch and CuPy. Built by build.sh beside it.
+ */
 #include "rmm.h"
 
+#include <array>
 #include <cstdio>
 #include <exception>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -102,7 +107,55 @@ void deallocate(rmm_resource *resource, void *block, std::size_t size, void *str
     resource->deallocate(block, size, view(stream));
 }
 
+/* Each device's resource for a program. A process uses one kind; its first request makes the resource, which lives as long as the process. */
+std::mutex program_lock;
+std::array<rmm_resource *, 64> program_resources;
+
+/* An arena has half of the free memory, RMM's default: beside all of it, as in RMM's benchmark, the libraries of a program find none. */
+rmm_resource *program_resource(const char *kind, int device)
+{
+    std::lock_guard<std::mutex> guard{program_lock};
+    rmm_resource *&resource = program_resources.at(static_cast<std::size_t>(device));
+    if (resource == nullptr)
+        resource = make_one(kind, std::string{kind} == "arena" ? rmm::percent_of_free_device_memory(50) : 0);
+    return resource;
+}
+
+void *program_malloc(const char *kind, std::ptrdiff_t size, int device, void *stream)
+{
+    if (size <= 0)
+        return nullptr;
+    rmm::cuda_set_device_raii current{rmm::cuda_device_id{device}};
+    return program_resource(kind, device)->allocate(static_cast<std::size_t>(size), view(stream));
+}
+
 } // namespace
 
-extern "C" __attribute__((visibility("default"))) const struct rmm_calls weir_bench_rmm = {
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+EXPORTED const struct rmm_calls weir_bench_rmm = {
     TEXT(RMM_VERSION_MAJOR) "." TEXT(RMM_VERSION_MINOR) "." TEXT(RMM_VERSION_PATCH), make, destroy, allocate, deallocate};
+
+/* torch's pluggable allocator. Without memory they throw, as torch takes a null pointer for a block. */
+EXPORTED void *weir_bench_pool_malloc(std::ptrdiff_t size, int device, void *stream)
+{
+    return program_malloc("pool", size, device, stream);
+}
+
+EXPORTED void *weir_bench_arena_malloc(std::ptrdiff_t size, int device, void *stream)
+{
+    return program_malloc("arena", size, device, stream);
+}
+
+EXPORTED void *weir_bench_binning_malloc(std::ptrdiff_t size, int device, void *stream)
+{
+    return program_malloc("binning", size, device, stream);
+}
+
+EXPORTED void weir_bench_rmm_free(void *block, std::ptrdiff_t size, int device, void *stream)
+{
+    if (block == nullptr)
+        return;
+    rmm::cuda_set_device_raii current{rmm::cuda_device_id{device}};
+    program_resources.at(static_cast<std::size_t>(device))->deallocate(block, static_cast<std::size_t>(size), view(stream));
+}

@@ -47,14 +47,14 @@ def generation_step(batch: int, words: int = 128, layers: int = 12, width: int =
     model = language_model(layers, width, heads, heads).eval()
     lengths = endlessly((16, 48, 100, 180, 260))
 
-    @torch.no_grad()
     def step() -> None:
         tokens = torch.randint(0, 32000, (batch, next(lengths)), device=DEVICE)
         cache = None
-        for _ in range(words):
-            answer = model(tokens, past_key_values=cache, use_cache=True)
-            cache = answer.past_key_values
-            tokens = answer.logits[:, -1:].argmax(-1)
+        with torch.no_grad():
+            for _ in range(words):
+                answer = model(tokens, past_key_values=cache, use_cache=True)
+                cache = answer.past_key_values
+                tokens = answer.logits[:, -1:].argmax(-1)
 
     return step
 

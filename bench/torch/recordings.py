@@ -113,7 +113,7 @@ def pairs(folder: str) -> Iterator[Tuple[str, List[str]]]:
 
 def rounds(folder: str, workload: str, policy: str) -> List[Dict[str, Any]]:
     """What was recorded in all of them."""
-    found = []
+    found: List[Dict[str, Any]] = []
     while os.path.exists(trace := trace_of(folder, workload, policy, len(found))):
         recorded = asked(["replay", trace])[0]["recorded"]
         waits = asked(["trace", "waits", trace])["files"][0]["waits"]

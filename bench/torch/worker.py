@@ -3,15 +3,18 @@
 
     begin N    builds the workload, and runs N steps to warm up
     round N    runs N steps
-    count N    runs N steps behind counter.cpp, which stays: the last command; its folder is on PYTHONPATH
+    count N    the same behind counter.cpp, which stays: the last command; its folder is on PYTHONPATH
     end 0      ends as a program does, with all that its exit does; without it, at the end of the input, at once
 
 Answers each with a line of JSON on standard output: the milliseconds of each step, by events of the device, and by how
 many bytes the memory in use on the device grew meanwhile, CUDA's bare context left out. The workload `large` takes 100
-GiB, frees them, and takes 125 GiB at `begin`. An error is answered with {"error": text}, and ends the process. It
-starts with a line of {}, when torch is imported.
+GiB, frees them, and takes 125 GiB at `begin`; `full` fills its memory there, with the requests of round N. An error is
+answered with {"error": text}, and ends the process. It starts with a line of {}, when all is imported.
 """
 
+import contextlib
+import ctypes
+import importlib
 import json
 import os
 import sys
@@ -21,26 +24,51 @@ from typing import Any, Dict, List
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import allocators  # noqa: E402
+import micro  # noqa: E402
 import models  # noqa: E402
+import programs  # noqa: E402
 import torch  # noqa: E402
 import workloads  # noqa: E402
 
 GIB = 1 << 30
+WORKLOADS = {**workloads.WORKLOADS, **models.WORKLOADS, **programs.WORKLOADS, **programs.CUPY_WORKLOADS, **micro.WORKLOADS}
+# What a workload imports beside torch: before the first command, as all workers do that at once.
+MODULES = {
+    "generate-b1": ("transformers.models.llama.modeling_llama",),
+    "generate-b16": ("transformers.models.llama.modeling_llama",),
+    "lora": ("transformers.models.llama.modeling_llama", "peft"),
+    "cupy-join": ("cupy",),
+}
 
 
 def in_use() -> int:
     """Bytes of the device that somebody has."""
     torch.cuda.synchronize()
     free, total = torch.cuda.mem_get_info()
-    return total - free
+    return int(total - free)
 
 
 def peaks() -> Dict[str, int]:
     """The most bytes that the allocator ever had from the device, and that tensors had; 0: it does not say."""
     try:
-        return {"reserved": int(torch.cuda.max_memory_reserved()), "allocated": int(torch.cuda.max_memory_allocated())}
+        found = {"reserved": int(torch.cuda.max_memory_reserved()), "allocated": int(torch.cuda.max_memory_allocated())}
     except RuntimeError:
-        return {"reserved": 0, "allocated": 0}
+        found = {"reserved": 0, "allocated": 0}
+    found["reserved"] = found["reserved"] or reserved_by_default_pool()
+    return found
+
+
+def reserved_by_default_pool() -> int:
+    """The most that CUDA's own pool of the device ever had, which CuPy's pool over cudaMallocAsync takes all memory from."""
+    pool, most = ctypes.c_void_p(), ctypes.c_uint64()
+    try:
+        runtime = ctypes.CDLL(allocators.loaded_library("libcudart.so"))
+    except allocators.Missing:
+        return 0
+    reserved_high = 6  # cudaMemPoolAttrReservedMemHigh
+    if runtime.cudaDeviceGetDefaultMemPool(ctypes.byref(pool), 0) or runtime.cudaMemPoolGetAttribute(pool, reserved_high, ctypes.byref(most)):
+        return 0
+    return most.value
 
 
 def measure(step: workloads.Step, count: int) -> List[float]:
@@ -85,12 +113,17 @@ class Worker:
 
     def begin(self, count: int) -> Dict[str, Any]:
         """The first command."""
-        allocators.use(self.allocator, self.policy)
+        if self.workload in programs.CUPY_WORKLOADS:
+            allocators.use_in_cupy(self.allocator, self.policy)
+        else:
+            allocators.use(self.allocator, self.policy)
         torch.manual_seed(1)
         before = in_use()
         if self.workload == "large":
             return large()
-        self.step = {**workloads.WORKLOADS, **models.WORKLOADS}[self.workload]()
+        if self.workload == micro.FULL:
+            return {"value": micro.capped_fill(count)}
+        self.step = WORKLOADS[self.workload]()
         return {
             "times_ms": measure(self.step, count),
             "grown": in_use() - before,
@@ -108,8 +141,8 @@ class Worker:
 
         weir_bench_counter.install()
         weir_bench_counter.take()
-        times = measure(self.step, count)
-        return {"counted": {**weir_bench_counter.take(), "steps": count, "ms": sum(times)}}
+        answer = self.round(count)
+        return {**answer, "counted": {**weir_bench_counter.take(), "steps": count, "ms": sum(answer["times_ms"])}}
 
 
 def answer(message: Dict[str, Any]) -> None:
@@ -120,6 +153,9 @@ def answer(message: Dict[str, Any]) -> None:
 def main() -> int:
     """Obeys until there is nothing more to read."""
     worker = Worker(*sys.argv[1:4])
+    for name in MODULES.get(worker.workload, ()):
+        with contextlib.suppress(ImportError):  # which the workload will say
+            importlib.import_module(name)
     answer({})
     for line in sys.stdin:
         command, count = line.split()
