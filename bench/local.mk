@@ -84,11 +84,16 @@ bench_weir_count_LDADD = share/libshare.la
 bench_torch_files = \
 	%reldir%/torch/allocators.py \
 	%reldir%/torch/bench.py \
+	%reldir%/torch/compare.py \
 	%reldir%/torch/counter.cpp \
 	%reldir%/torch/figures.py \
+	%reldir%/torch/machine.py \
 	%reldir%/torch/micro.py \
 	%reldir%/torch/models.py \
 	%reldir%/torch/recordings.py \
+	%reldir%/torch/report.py \
+	%reldir%/torch/results.py \
+	%reldir%/torch/rows.py \
 	%reldir%/torch/plain.c \
 	%reldir%/torch/programs.py \
 	%reldir%/torch/worker.py \

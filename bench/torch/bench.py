@@ -3,12 +3,12 @@
 """bench.py - training steps under PyTorch with several allocators, a process for each, in ABBA order.
 
     bench.py [--quick] [--json FILE] [--workload NAME]... [--allocator NAME]... [--rounds N] [--policy FILE]
-             [--limit SECONDS] [--real]
+             [--limit SECONDS]
     bench.py --table FILE       prints the tables of what was measured before
 
 The processes of a workload live beside each other; one at a time works, and the others wait. Each round runs all of
 them, each other round in the reverse order; a figure is the median of the rounds, each the median of its steps.
-`--real` measures work whose sizes change instead, with torch's own allocators, Weir and Weir on arenas.
+Work whose sizes change is measured by compare.py.
 Allocators: native, async (cudaMallocAsync), plain (a pluggable one over cudaMallocFromPoolAsync), weir and shim
 (without and with it, under --policy). About five minutes on an H200, two with --quick; a workload whose part of --limit
 is over has fewer rounds, five at least. Exits with 1 if there is something that could not be measured, with 0 whatever
@@ -35,25 +35,10 @@ LARGE = "large"
 # Steps of a round, and rounds. Where the host is the limit, rounds are short and many: what else the host does comes and
 # goes within seconds, and hits those that run next to each other alike.
 PLAN = {"resnet50-b32": (40, 8), "resnet50-b2": (20, 30), "transformer": (10, 60), "tensors": (50, 20)}
-# Of --real: steps that differ, the same ones in each round.
-REAL_PLAN = {
-    "generate-b1": (1, 5),
-    "generate-b16": (1, 5),
-    "lora": (12, 5),
-    "resnet50-sizes": (28, 5),
-    "resnet50-b32": (20, 5),
-    "resnet50-b2": (20, 15),
-    "transformer": (10, 20),
-    "reduce-overhead": (40, 20),
-    "offload": (4, 10),
-}
-REAL_ALLOCATORS = ("native", "expandable", "async", "shim", "pools", "recorded")
 QUICK_PLAN = {"resnet50-b32": (20, 6), "resnet50-b2": (20, 10), "transformer": (10, 16), "tensors": (20, 8)}
 FEWEST_ROUNDS = 5  # however little time there is
 # Steps before the first round: enough for libraries to have chosen their kernels and for caches to be filled.
 WARM_UP = 15
-# Of a generation one step is hundreds of times an ordinary one.
-FEW_WARM_UPS = {"generate-b1": 2, "generate-b16": 2, "lora": 4, "offload": 4}
 START_SECONDS = 90  # for the import of torch, all processes at once
 ANSWER_SECONDS = 90  # for any command: the first loads the libraries of CUDA
 
@@ -62,19 +47,18 @@ class Failed(Exception):
     """What a process said of its failure, or what became of it."""
 
 
+def empty_row(workload: str, allocator: str) -> figures.Row:
+    """What is known of work before it begins."""
+    return {"workload": workload, "allocator": allocator, "rounds_ms": [], "memory": 0, "error": ""}
+
+
 class Process:
     """A worker.py, from its start to its end."""
 
     def __init__(self, workload: str, allocator: str, policy: str) -> None:
         self.workload = workload
         self.allocator = allocator
-        self.row: figures.Row = {
-            "workload": workload,
-            "allocator": allocator,
-            "rounds_ms": [],
-            "memory": 0,
-            "error": "",
-        }
+        self.row = empty_row(workload, allocator)
         self.errors: IO[bytes] = tempfile.TemporaryFile()
         self.rest = b""
         self.process = subprocess.Popen(
@@ -147,9 +131,8 @@ class Process:
         self.row["memory"] += message.get("grown", 0)
         for peak in ("reserved", "allocated"):
             self.row[peak] = max(self.row.get(peak, 0), message.get(peak, 0))
-        if "counted" in message:
-            self.row["counted"] = message["counted"]
-        if command == "round":
+        self.row.update((name, message[name]) for name in ("counted", "value") if name in message)
+        if command in ("round", "count"):
             self.row["rounds_ms"].append(message["times_ms"])
         return True
 
@@ -169,30 +152,25 @@ def environment(allocator: str) -> Dict[str, str]:
     return variables
 
 
-def run_workload(
-    processes: List[Process], steps: int, rounds: int, until: float, deadline: float, counts: bool = False
-) -> None:
+def run_workload(processes: List[Process], steps: int, rounds: int, until: float, deadline: float) -> None:
     """Warms each up and runs the rounds; after `until` only those that a figure cannot do without."""
     for process in processes:
-        process.attempt("begin", FEW_WARM_UPS.get(process.workload, WARM_UP), deadline)
+        process.attempt("begin", WARM_UP, deadline)
     by_name = {process.allocator: process for process in processes}
     for number, order in enumerate(figures.orders(list(by_name), rounds)):
         if number >= FEWEST_ROUNDS and time.monotonic() > until:
             break
         for name in order:
             by_name[name].attempt("round", steps, deadline)
-    for process in processes if counts else []:
-        process.attempt("count", steps, deadline)
 
 
 def measure(arguments: argparse.Namespace) -> List[figures.Row]:
     """Everything; what has failed has its error in its row."""
     deadline = time.monotonic() + arguments.limit
-    plan = {**REAL_PLAN, **(QUICK_PLAN if arguments.quick else PLAN), **(REAL_PLAN if arguments.real else {})}
-    names = arguments.workload or (list(REAL_PLAN) if arguments.real else [*PLAN, LARGE])
-    usual = REAL_ALLOCATORS if arguments.real else allocators.USUAL
+    plan = QUICK_PLAN if arguments.quick else PLAN
+    names = arguments.workload or [*PLAN, LARGE]
     started = {
-        name: [Process(name, allocator, arguments.policy) for allocator in arguments.allocator or usual]
+        name: [Process(name, allocator, arguments.policy) for allocator in arguments.allocator or allocators.USUAL]
         for name in names
     }
     try:
@@ -211,7 +189,7 @@ def measure(arguments: argparse.Namespace) -> List[figures.Row]:
                     process.end()
             else:
                 steps, rounds = plan[name]
-                run_workload(processes, steps, arguments.rounds or rounds, until, deadline, arguments.real)
+                run_workload(processes, steps, arguments.rounds or rounds, until, deadline)
             for process in processes:
                 process.end()
     finally:
@@ -244,12 +222,9 @@ def main() -> int:
     """Parses the arguments, measures, prints."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
-    parser.add_argument("--real", action="store_true", help="work whose sizes change, on CUDA's pools and recorded too")
     parser.add_argument("--json", metavar="FILE", help="write every sample there")
     parser.add_argument("--table", metavar="FILE", help="print the tables of what --json wrote, and leave")
-    parser.add_argument(
-        "--workload", action="append", choices=[*dict.fromkeys([*PLAN, *REAL_PLAN]), LARGE], help="this one alone (may be given again)"
-    )
+    parser.add_argument("--workload", action="append", choices=[*PLAN, LARGE], help="this one alone (may be given again)")
     parser.add_argument(
         "--allocator", action="append", choices=allocators.NAMES, help="with this one alone (may be given again)"
     )
@@ -266,17 +241,13 @@ def main() -> int:
         if reason:
             print(f"1..0 # SKIP {reason}")
             return 0
-        with tempfile.TemporaryDirectory(prefix="weir-counter-") as folder:
-            if arguments.real:
-                allocators.build_counter(folder)
-                os.environ["PYTHONPATH"] = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
-            rows = measure(arguments)
+        rows = measure(arguments)
         if arguments.json:
             with open(arguments.json, "w", encoding="utf-8") as file:
                 json.dump({"machine": machine(), "rows": rows}, file)
     print(figures.table(rows))
     print()
-    print(figures.memory_table(rows) if arguments.real else figures.asked_table(rows))
+    print(figures.asked_table(rows))
     return 1 if any(row["error"] for row in rows if not row["workload"] == LARGE) else 0
 
 

@@ -112,27 +112,6 @@ def table(rows: List[Row]) -> str:
     return "\n".join(lines)
 
 
-def memory_table(rows: List[Row]) -> str:
-    """
-    A line for each process: the most that was reserved, the most that tensors had, what the device lacks at the end, and
-    the time in the allocator.
-    """
-    names = ("peak MiB", "live MiB", "device MiB", "calls/step", "ns/call", "% of step")
-    lines = [f"{'workload':<14} {'allocator':<10}" + "".join(f"{name:>11}" for name in names)]
-    for row in rows:
-        name = f"{row['workload']:<14} {row['allocator']:<10}"
-        if row.get("error"):
-            lines.append(f"{name} {row['error']}")
-            continue
-        text = name + "".join(f"{row.get(key, 0) / MIB:11.0f}" for key in ("reserved", "allocated", "memory"))
-        counted = row.get("counted")
-        if counted:
-            calls, spent = counted["allocations"] + counted["frees"], counted["allocating_ns"] + counted["freeing_ns"]
-            text += f" {calls / counted['steps']:10.0f} {spent / max(calls, 1):10.0f} {spent / 1e4 / counted['ms']:10.2f}"
-        lines.append(text)
-    return "\n".join(lines)
-
-
 def verdict(rows: List[Row], asked: Asked, allocator: str) -> Optional[Tuple[float, bool]]:
     """What was measured of it, and whether that is enough; None: it was not measured."""
     row, other = find(rows, asked.workload, allocator), find(rows, asked.workload, asked.other)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""worker.py ALLOCATOR WORKLOAD POLICY - one workload with one allocator, told by lines on standard input what to do.
+"""worker.py ALLOCATOR WORKLOAD[,WORKLOAD...] POLICY - work with one allocator, told by lines on standard input what to do.
 
     begin N    builds the workload, and runs N steps to warm up
     round N    runs N steps
-    count N    the same behind counter.cpp, which stays: the last command; its folder is on PYTHONPATH
+    count N    the same behind counter.cpp, which stays; its folder is on PYTHONPATH
+    next N     begins the next workload, after the allocator has given back what it can
     end 0      ends as a program does, with all that its exit does; without it, at the end of the input, at once
 
 Answers each with a line of JSON on standard output: the milliseconds of each step, by events of the device, and by how
@@ -107,7 +108,7 @@ class Worker:
 
     def __init__(self, allocator: str, workload: str, policy: str) -> None:
         self.allocator = allocator
-        self.workload = workload
+        self.workload, *self.later = workload.split(",")
         self.policy = policy
         self.step: workloads.Step = lambda: None
 
@@ -130,13 +131,21 @@ class Worker:
             "backend": torch.cuda.get_allocator_backend(),
         }
 
+    def next(self, count: int) -> Dict[str, Any]:
+        """The first one of another workload."""
+        self.workload = self.later.pop(0)
+        torch.cuda.empty_cache()
+        before = in_use()
+        self.step = WORKLOADS[self.workload]()
+        return {"times_ms": measure(self.step, count), "grown": in_use() - before}
+
     def round(self, count: int) -> Dict[str, Any]:
         """Every later one."""
         before = in_use()
         return {"times_ms": measure(self.step, count), "grown": in_use() - before, **peaks()}
 
     def count(self, count: int) -> Dict[str, Any]:
-        """The last one."""
+        """The same, with the time in the allocator."""
         import weir_bench_counter
 
         weir_bench_counter.install()
@@ -163,7 +172,8 @@ def main() -> int:
             answer({})
             return 0
         try:
-            answer({"begin": worker.begin, "round": worker.round, "count": worker.count}[command](int(count)))
+            commands = {"begin": worker.begin, "next": worker.next, "round": worker.round, "count": worker.count}
+            answer(commands[command](int(count)))
         except Exception as error:  # which the table shows
             text = " ".join(str(error).split())
             answer({"error": f"{type(error).__name__}: {text[:300]}"})

@@ -16,9 +16,10 @@ EXTRA_DIST += %reldir%/traces
 tests_bench_sequence_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_bench_sequence_LDADD = bench/libbench.la tests/support/libsuite.la
 
-## What runs PyTorch's tests and measurements, without PyTorch.
-dist_check_SCRIPTS += tests/bench/torch.sh
-EXTRA_DIST += tests/bench/torch_test.py
+## What runs PyTorch's tests and measurements, without PyTorch; and the programs that are measured, with it, but without a GPU.
+dist_check_SCRIPTS += tests/bench/compare.sh tests/bench/programs.sh tests/bench/torch.sh
+TESTS += tests/bench/compare.sh tests/bench/programs.sh
+EXTRA_DIST += tests/bench/compare_test.py tests/bench/programs_test.py tests/bench/torch_test.py
 
 ## The sections that need no GPU to run, only to mean something. weir-bench itself needs a toolkit to be built.
 dist_check_SCRIPTS += tests/bench/neighbours.sh tests/bench/rivals.sh tests/bench/share.sh

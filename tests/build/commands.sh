@@ -46,6 +46,8 @@ needs torch; tests/gpu/torch does it           | pool = torch.cuda.MemPool(weir.
 the program is a model of the authors'         | weir record -o generation.weir -- weir run -- python generate.py
 the program is a model of the authors'         | WEIR_POLICY=small.yaml weir record -o after.weir -- weir run -- python generate.py
 needs that program's second trace              | weir trace generation.weir after.weir
+needs a GPU; tests/bench/compare.sh does it without | bench/torch/compare.py --out results --rmm wheels --time-limit 480
+needs that run's results; tests/bench/compare.sh   | bench/torch/compare.py --table results --into doc/performance.md
 needs a GPU; bench/results has one's output    | weir tune --verify -o policy.yaml generation.weir
 ends when it is told to; tests/tools/top.sh has it | weir top
 a line of a crontab, written by root           | * * * * * root weir metrics --output=/var/lib/prometheus/node-exporter/weir.prom

@@ -7,12 +7,14 @@
 #
 #   OUT=DIR               where everything raw goes (./results)
 #   SUITE_LIMIT=SECONDS   after which one suite is stopped and counts as failed (240; torch 540; sections of weir-bench have their own)
-#   BENCH_QUICK=1         figures: weir-bench --quick; torch-figures: bench/torch/bench.py --quick
+#   BENCH_QUICK=1         figures: weir-bench --quick; torch-figures: bench/torch/bench.py --quick; compare: compare.py --quick
 #   BENCH_ROW_SECONDS=N   figures: weir-bench --row-seconds=N (20)
 #   ONLY=PATTERN          only test programs whose path matches, as in ONLY='tests/gpu/*'; torch: cases that match, as in ONLY='*graph*'
 #   SECTIONS='NAME...'    rivals: these sections alone
-#   RMM=FOLDER            rivals: where RMM's wheels are unpacked (bench/rmm/build.sh); without it Weir stands beside CUDA's pool alone
-#   WORKLOADS='NAME...'   real: these workloads alone
+#   RMM=FOLDER            rivals, compare: where RMM's wheels are unpacked (bench/rmm/build.sh); without it RMM is left out
+#   ROWS=NAME,...         compare: these rows alone, as in ROWS=micro,lora; compare.py --list names them
+#   CONTENDERS=NAME,...   compare: of torch and CuPy these alone, as in CONTENDERS=native,expandable,shim
+#   COMPARE_SECONDS=N     compare: begins nothing that would end later (540)
 #   PYTHON=PROGRAM        torch: the Python that has torch (python3)
 #   TORCH_TEST_CUDA=FILE  torch-tests: the test/test_cuda.py of that torch, of which the cases of upstream.txt run as well
 #
@@ -25,7 +27,7 @@
 #   figures    weir-bench, section by section
 #   rivals     weir-bench beside RMM, on pools and on arenas: those of its sections that figures leaves out, in about five minutes
 #   rmm        RMM's own tests of memory resources, where make gpu-bundle was given its sources
-#   real       bench/torch/bench.py --real, workload by workload, in about twenty minutes
+#   compare    bench/torch/compare.py: Weir beside CUDA, RMM and torch, alone and in programs. Goes on with what $OUT/compare lacks
 #   recordings bench/torch/recordings.py and weir try: traces for weir replay, in about five minutes
 #   torch      torch-tests, then torch-figures. Both build the shim first, for the torch that is there
 #     torch-tests    PyTorch on Weir, on all devices
@@ -243,20 +245,19 @@ step_rivals() {
     measure_sections "$visible" "${options[@]}" -- "${chosen[@]}"
 }
 
-# Workloads, and the seconds after which they have fewer rounds.
-real_workloads=(generate-b1:320 generate-b16:320 lora:160 resnet50-sizes:90 resnet50-b32:70 resnet50-b2:70 transformer:70 reduce-overhead:120)
-
-step_real() {
-    local entry name seconds
-    torch_ready real || return 0
-    # Beside its seconds each compiles the counter.
-    for entry in "${real_workloads[@]}"; do
-        name=${entry%:*} seconds=${entry#*:}
-        case " ${WORKLOADS:-$name} " in *" $name "*) ;; *) continue ;; esac
-        CUDA_VISIBLE_DEVICES=${devices[0]} limit=$((seconds + 45)) suite "real-$name" \
-            "$python" bench/torch/bench.py --real --workload "$name" --limit "$seconds" --json "$out/real-$name.json"
-        cat "$out/real-$name.log"
-    done
+# What is missing here is skipped by compare.py, by name.
+step_compare() {
+    local options=() seconds=${COMPARE_SECONDS:-540} visible=${devices[0]}
+    torch_ready compare
+    # The second one is for the data-parallel program.
+    [ "${#devices[@]}" -lt 2 ] || visible+=,${devices[1]}
+    [ -z "${ROWS:-}" ] || options+=(--rows "$ROWS")
+    [ -z "${CONTENDERS:-}" ] || options+=(--contenders "$CONTENDERS")
+    [ -z "${RMM:-}" ] || options+=(--rmm "$RMM")
+    CUDA_VISIBLE_DEVICES=$visible limit=$((seconds + 120)) suite compare "$python" bench/torch/compare.py --out "$out/compare" \
+        --time-limit "$seconds" ${BENCH_QUICK:+--quick} "${options[@]}"
+    cat "$out/compare.log"
+    tail -n 1 "$out/compare.err"
 }
 
 step_recordings() {
@@ -385,9 +386,9 @@ fi
 [ $# -gt 0 ] || set -- tests share peers examples try audit figures torch sanitizer
 for step; do
     case $step in
-    tests | share | peers | examples | try | audit | rmm | figures | rivals | real | recordings | torch | torch-tests | torch-peers | share-python | torch-figures | sanitizer) ;;
+    tests | share | peers | examples | try | audit | rmm | figures | rivals | compare | recordings | torch | torch-tests | torch-peers | share-python | torch-figures | sanitizer) ;;
     *)
-        echo "run.sh: there is no step '$step'; write some of: tests share peers examples try audit rmm figures rivals real recordings torch torch-tests" \
+        echo "run.sh: there is no step '$step'; write some of: tests share peers examples try audit rmm figures rivals compare recordings torch torch-tests" \
             "torch-peers share-python torch-figures sanitizer" >&2
         exit 2
         ;;
