@@ -4,6 +4,7 @@
  *
  *   weir-count PAIRS checked|unchecked      cached, with cache: { capture_check: true } or false
  *   weir-count PAIRS uncached|capped        which go to CUDA, the latter below a cap that Weir watches
+ *   weir-count PAIRS drifting               of sizes that never repeat, from 4 MiB on, with the settings of config/default.yaml
  *   weir-count PAIRS arena                  of 8 MiB, which an arena serves
  *   weir-count PAIRS recent|large           of 8 MiB of an arena, or 16 MiB of CUDA's pool, that the stream keeps
  *   weir-count PAIRS handles COUNT          by the raw handles of so many open streams in turn, cached
@@ -23,13 +24,14 @@
 static const struct mode {
     const char *name, *policy;
     bool is_cudas; /* they are calls of CUDA */
-    size_t size;   /* bytes */
-    enum { BY_STREAM, BY_HANDLE, OF_TAGS } kind;
+    size_t size;   /* bytes; of the first pair, if each pair is a little larger than the one before (DRIFTING) */
+    enum { BY_STREAM, DRIFTING, BY_HANDLE, OF_TAGS } kind;
 } modes[] = {
     {"checked", "weir: 1\npools: { p: { cache: { capture_check: true } } }\n", false, 64 * 1024, BY_STREAM},
     {"unchecked", "weir: 1\npools: { p: { cache: { capture_check: false } } }\n", false, 64 * 1024, BY_STREAM},
     {"uncached", "weir: 1\npools: { p: { cache: off } }\n", true, 64 * 1024, BY_STREAM},
     {"capped", "weir: 1\npools: { p: { cache: off, release_threshold: 25%, max_size: 90%, small_below: 1MiB } }\n", true, 64 * 1024, BY_STREAM},
+    {"drifting", "weir: 1\npools: { p: { release_threshold: 25%, max_size: 90%, small_below: 1MiB } }\n", true, 4 << 20, DRIFTING},
     {"arena", "weir: 1\npools: { p: { backing: arena, cache: off, release_threshold: all } }\n", false, 8 << 20, BY_STREAM},
     {"off", "weir: 1\nrecord: { level: off }\npools: { p: { cache: off } }\n", true, 64 * 1024, BY_STREAM},
     {"all", "weir: 1\nrecord: { level: all }\npools: { p: { cache: { capture_check: false } } }\n", false, 64 * 1024, BY_STREAM},
@@ -64,13 +66,17 @@ static const char *odd_build(void)
 
 static weir_status pair(weir *w, const struct mode *mode, unsigned long which)
 {
+    static size_t more;
     char name[48];
     void *block;
     weir_status status = WEIR_OK;
     weir_cuda_stream handle = weir_stream_handle(streams[which]);
     switch (mode->kind) {
+    case DRIFTING:
+        more += 4096;
+        /* fall through */
     case BY_STREAM:
-        status = weir_stream_malloc(streams[which], &block, mode->size);
+        status = weir_stream_malloc(streams[which], &block, mode->size + more);
         return status ? status : weir_stream_free(streams[which], block);
     case BY_HANDLE:
         status = weir_malloc(w, &block, mode->size, 0, handle);
@@ -129,7 +135,7 @@ int main(int argc, char **argv)
     }
     unsigned long count = argc == 4 ? strtoul(argv[3], NULL, 10) : 1;
     if (!mode || !end || end == argv[1] || *end || argc > 4 || count == 0 || count > COUNT_MAX) {
-        fputs("usage: weir-count PAIRS checked|unchecked|uncached|capped|arena|recent|large|handles|tags [COUNT]; for example "
+        fputs("usage: weir-count PAIRS checked|unchecked|uncached|capped|drifting|arena|recent|large|handles|tags [COUNT]; for example "
               "weir-count 10000 checked\n", stderr);
         return 2;
     }

@@ -257,8 +257,8 @@ WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);
  *  - A cache has blocks of the pool that its stream allocates from, and no others.
  *  - With caches, a request of up to cache.largest for that pool on that stream is rounded up to a size class, so that requests of similar
  *    size can share blocks; weir_pool_stats.slack counts the added bytes. All other requests are served to the byte. Of blocks above
- *    cache.largest a stream keeps the last two that it freed, for requests of exactly their size. A block of up to cache.largest for which
- *    only the exact size found room is not cached.
+ *    cache.largest a stream keeps the last two that it freed, for requests of exactly their size; in CUDA's pools only sizes that come again.
+ *    A block of up to cache.largest for which only the exact size found room is not cached.
  *  - Stream order: a block freed on a stream may be served again to work behind that point of the same stream, and to no other stream.
  *  - While a stream captures, its cache neither serves nor takes blocks. With cache.capture_check: false no request of the pool checks for
  *    a capture: set it only for programs that never capture.

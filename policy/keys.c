@@ -325,8 +325,8 @@ static const struct policy_key pool_keys[] = {
         .initial = "1MiB",
         .write = "bytes as in 1MiB, from 512 to 64GiB",
         .help = "The largest block that is kept by its size class. Of larger ones each stream keeps the last two that it freed, for "
-                "requests of exactly their size, and gives them up before the pool grows for a large request. More than "
-                "per_stream is refused.",
+                "requests of exactly their size, and gives them up before the pool grows for a large request; in CUDA's pools only "
+                "sizes that it requests again. More than per_stream is refused.",
     },
     {
         POOL_KEY("cache.idle", TIME, cache_idle),

@@ -116,6 +116,19 @@ static void drop_stale(weir_stream *stream, bool ask, struct weir__entry **victi
     }
 }
 
+/* Gives the large blocks to CUDA if they are stale. */
+static void drop_large(weir_stream *stream, bool ask, struct weir__entry **victims)
+{
+    struct weir__recent *recent = &stream->cache.recent;
+    if (!weir__recent_is_stale(recent) || (ask && weir__stream_is_barred(stream)))
+        return;
+    while (weir__recent_count(recent)) {
+        struct weir__entry *oldest = recent->entries[0];
+        weir__recent_remove(recent, oldest);
+        push_victim(stream, oldest, victims);
+    }
+}
+
 /* weir__cache_serve() under the cache's lock. ask: the function asks whether the stream captures. */
 static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned class, size_t size, void **ptr,
                                      struct weir__entry **victims, struct weir__noted *noted)
@@ -124,6 +137,7 @@ static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned cla
     struct weir__entry *entry = find(stream, class, size);
     if (!entry) {
         drop_stale(stream, ask, victims);
+        drop_large(stream, ask, victims);
         weir__grant_return(stream->pool, cache, cache->bytes + SURPLUS);
         return WEIR__CACHE_MISS;
     }
@@ -390,6 +404,7 @@ void weir__cache_open(weir_stream *stream, uint64_t id, weir_pool *pool)
     memset(cache->marks, 0, sizeof cache->marks);
     cache->marked = cache->stale_at = cache->looked_keeps = cache->looked_at = 0;
     cache->live = 0;
+    atomic_store_explicit(&cache->recent.misses, 0, memory_order_relaxed);
     cache->state = weir__keeper_is_on(stream->w) ? WEIR__CACHE_UNSEEN : WEIR__CACHE_OPEN;
     weir__spin_unlock(&cache->lock);
 }

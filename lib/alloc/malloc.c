@@ -122,20 +122,23 @@ static weir_status enter(const struct weir__block *block, gpu_stream stream)
 /* Serving ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* Chooses the size to ask CUDA for: the bytes of the size class if a cache may keep the block later by its class, else the size that the
-   caller asked for. */
-static void choose_size(struct weir__request *request, struct weir__block *block, weir_stream *opened)
+   caller asked for. Returns whether the request is for a large block (recent.h). */
+static bool choose_size(struct weir__request *request, struct weir__block *block, weir_stream *opened)
 {
     const weir_pool *pool = request->pool;
     unsigned class = weir__class_of(request->asked);
     request->rounded = request->asked;
-    if (opened && !block->graph && weir__pool_keeps(pool, class)) {
-        block->guard = &opened->cache.lock;
-        if (weir__pool_caches(pool, class)) {
-            block->class = (uint8_t)class;
-            request->rounded = weir__class_bytes[class];
-        }
-    }
     request->small = request->asked < pool->kind.small_below;
+    if (!opened || block->graph || !weir__pool_keeps(pool, class))
+        return false;
+    bool is_large = !weir__pool_caches(pool, class);
+    if (!is_large) {
+        block->class = (uint8_t)class;
+        request->rounded = weir__class_bytes[class];
+    }
+    if (!is_large || pool->backing->ops->asks_caches || weir__recent_missed(&opened->cache.recent, request->asked))
+        block->guard = &opened->cache.lock;
+    return is_large;
 }
 
 /* Takes the size class off a block, so that no cache keeps it: CUDA had room for the size asked for, but not for the bytes of the class. */
@@ -201,10 +204,10 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
     weir_status status = is_no_capture(block->pool, raw) ? WEIR_OK : ask_capture(request, block);
     if (status != WEIR_OK)
         return status;
-    choose_size(request, block, opened);
+    bool is_large = choose_size(request, block, opened);
     if (!block->graph && atomic_load_explicit(&block->pool->device->fences->parked, memory_order_relaxed))
         weir__orphans_give(block->pool->device, request->stream, request->opened);
-    if (block->guard && block->class == WEIR__CLASS_NONE)
+    if (is_large)
         weir__request_make_way(request, opened);
     struct weir__plain plain __attribute__((cleanup(weir__plain_restore), unused)) = { w, weir__plain_begin(w) };
     status = block->graph ? ask_for_graph(request, &block->ptr) : ask(request, &block->ptr);

@@ -17,6 +17,17 @@ struct weir__entry *weir__recent_find(const struct weir__recent *recent, uint64_
     return at ? recent->entries[at - 1] : NULL;
 }
 
+bool weir__recent_missed(struct weir__recent *recent, uint64_t size)
+{
+    unsigned at = atomic_load_explicit(&recent->misses, memory_order_relaxed);
+    bool was_before = at < WEIR__RECENT_MISSES;
+    for (unsigned i = 0; i < WEIR__RECENT_MISSES; i++)
+        was_before = was_before || atomic_load_explicit(&recent->missed[i], memory_order_relaxed) == size;
+    atomic_store_explicit(&recent->missed[at % WEIR__RECENT_MISSES], size, memory_order_relaxed);
+    atomic_store_explicit(&recent->misses, at + 1, memory_order_relaxed);
+    return was_before;
+}
+
 bool weir__recent_remove(struct weir__recent *recent, const struct weir__entry *entry)
 {
     unsigned count = weir__recent_count(recent), at = 0;
@@ -39,6 +50,7 @@ void weir__recent_add(struct weir__recent *recent, struct weir__entry *entry)
     recent->sizes[count] = entry->size;
     recent->entries[count] = entry;
     recent->bytes += entry->size;
+    recent->used = atomic_load_explicit(&recent->misses, memory_order_relaxed);
     set_count(recent, count + 1);
 }
 

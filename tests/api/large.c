@@ -55,6 +55,26 @@ START_TEST(request_of_the_same_size_gets_the_last_such_block)
 }
 END_TEST
 
+/* CUDA's pool serves other sizes from the memory of a block that passes through, so only a size that comes again is kept. */
+START_TEST(sizes_that_never_come_again_pass_through_a_pool_of_cudas)
+{
+    scene_open(cudas);
+    weir_stream *s = scene_create(NULL);
+    for (int i = 0; i < 4; i++)
+        scene_free(s, scene_malloc(s, LARGE + (uint64_t)i * MIB));
+    scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "trim");
+    for (int i = 4; i < 12; i++) {
+        scene_free(s, scene_malloc(s, LARGE + (uint64_t)i * MIB));
+        ck_assert_uint_eq(cached(), 0);
+    }
+    scene_free(s, scene_malloc(s, LARGE + 11 * MIB));
+    ck_assert_uint_eq(cached(), LARGE + 11 * MIB);
+    uint64_t hits = scene_pool_stats("main").cache_hits;
+    scene_free(s, scene_malloc(s, LARGE + 11 * MIB));
+    ck_assert_uint_eq(scene_pool_stats("main").cache_hits, hits + 1);
+}
+END_TEST
+
 START_TEST(request_by_raw_handle_is_served_too)
 {
     scene_open(backings[_i].policy);
@@ -541,6 +561,7 @@ int main(void)
               threshold_that_is_raised_keeps_them_from_then_on,
               large_block_that_the_program_frees_with_cuda_again_is_served_to_one_only);
     tcase_add_loop_test(tcase, request_of_the_same_size_gets_the_last_such_block, 0, (int)(sizeof backings / sizeof *backings));
+    tcase_add_test(tcase, sizes_that_never_come_again_pass_through_a_pool_of_cudas);
     tcase_add_loop_test(tcase, request_by_raw_handle_is_served_too, 0, (int)(sizeof backings / sizeof *backings));
     tcase_add_loop_test(tcase, request_of_another_size_leaves_them, 0, (int)(sizeof backings / sizeof *backings));
     tcase_add_loop_test(tcase, oldest_makes_room, 0, (int)(sizeof backings / sizeof *backings));

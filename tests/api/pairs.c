@@ -39,49 +39,54 @@ enum way {
 /* asked: the calls of PAIRS pairs, in the order of `operations`. */
 static const struct row {
     const char *policy;
-    uint64_t size;
+    uint64_t size; /* of sizes that never repeat, that of the first pair */
     enum way way;
     const char *asked;
+    uint64_t step; /* bytes by which each pair is larger than the one before; 0: all have the same size */
 } rows[] = {
-    { CAPPED, SMALL, OPENED, "status 128" },
-    { CAPPED, SMALL, HANDLE, "status 128, id 128" },
-    { CAPPED, SMALL, OTHER, "malloc 64, status 64, figure 4" },
-    { CAPPED, SMALL, LEGACY, "malloc 64, status 64, figure 4" },
-    { CAPPED, MEDIUM, OPENED, "status 128" },
-    { CAPPED, MEDIUM, HANDLE, "status 128, id 128" },
-    { CAPPED, MEDIUM, OTHER, "malloc 64, status 96, id 16, record 16, figure 4" },
-    { CAPPED, MEDIUM, LEGACY, "malloc 64, status 80, current 16, record 16, figure 4" },
-    { CAPPED, LARGE, OPENED, "malloc 64, status 64, figure 146" },
-    { CAPPED, LARGE, HANDLE, "malloc 64, status 64, id 64, figure 146" },
-    { CAPPED, LARGE, OTHER, "malloc 64, status 192, id 64, record 64, figure 146" },
-    { CAPPED, LARGE, LEGACY, "malloc 64, status 128, current 64, record 64, figure 146" },
-    { UNCHECKED, SMALL, OPENED, "" },
-    { UNCHECKED, SMALL, HANDLE, "status 128, id 128" },
-    { UNCHECKED, SMALL, OTHER, "malloc 64" },
-    { UNCHECKED, SMALL, LEGACY, "malloc 64" },
-    { UNCHECKED, MEDIUM, OPENED, "" },
-    { UNCHECKED, MEDIUM, HANDLE, "status 128, id 128" },
-    { UNCHECKED, MEDIUM, OTHER, "malloc 64, status 32, id 16, record 16" },
-    { UNCHECKED, MEDIUM, LEGACY, "malloc 64, status 16, current 16, record 16" },
-    { UNCHECKED, LARGE, OPENED, "malloc 64, figure 128" },
-    { UNCHECKED, LARGE, HANDLE, "malloc 64, status 64, id 64, figure 128" },
-    { UNCHECKED, LARGE, OTHER, "malloc 64, status 128, id 64, record 64, figure 128" },
-    { UNCHECKED, LARGE, LEGACY, "malloc 64, status 64, current 64, record 64, figure 128" },
-    { ROUTED, MEDIUM, HANDLE, "status 128, id 128" },
-    { NOTHING_KEPT, MEDIUM, OPENED, "malloc 64, status 64" },
-    { NOTHING_KEPT, MEDIUM, HANDLE, "malloc 64, status 64" },
-    { CACHE_OFF, SMALL, OPENED, "malloc 64, status 64" },
-    { CACHE_OFF, SMALL, HANDLE, "malloc 64, status 64" },
-    { CACHE_OFF, SMALL, OTHER, "malloc 64, status 64" },
-    { CACHE_OFF, SMALL, LEGACY, "malloc 64, status 64" },
-    { CACHE_OFF, MEDIUM, OPENED, "malloc 64, status 64" },
-    { CACHE_OFF, MEDIUM, HANDLE, "malloc 64, status 64" },
-    { CACHE_OFF, MEDIUM, OTHER, "malloc 64, status 96, id 16, record 16" },
-    { CACHE_OFF, MEDIUM, LEGACY, "malloc 64, status 80, current 16, record 16" },
-    { CACHE_OFF, LARGE, OPENED, "malloc 64, status 64, figure 128" },
-    { CACHE_OFF, LARGE, HANDLE, "malloc 64, status 64, figure 128" },
-    { CACHE_OFF, LARGE, OTHER, "malloc 64, status 192, id 64, record 64, figure 128" },
-    { CACHE_OFF, LARGE, LEGACY, "malloc 64, status 128, current 64, record 64, figure 128" },
+    { CAPPED, SMALL, OPENED, "status 128", 0 },
+    { CAPPED, SMALL, HANDLE, "status 128, id 128", 0 },
+    { CAPPED, SMALL, OTHER, "malloc 64, status 64, figure 4", 0 },
+    { CAPPED, SMALL, LEGACY, "malloc 64, status 64, figure 4", 0 },
+    { CAPPED, MEDIUM, OPENED, "status 128", 0 },
+    { CAPPED, MEDIUM, HANDLE, "status 128, id 128", 0 },
+    { CAPPED, MEDIUM, OTHER, "malloc 64, status 96, id 16, record 16, figure 4", 0 },
+    { CAPPED, MEDIUM, LEGACY, "malloc 64, status 80, current 16, record 16, figure 4", 0 },
+    { CAPPED, LARGE, OPENED, "malloc 64, status 64, figure 146", 0 },
+    { CAPPED, LARGE, HANDLE, "malloc 64, status 64, id 64, figure 146", 0 },
+    { CAPPED, LARGE, OTHER, "malloc 64, status 192, id 64, record 64, figure 146", 0 },
+    { CAPPED, LARGE, LEGACY, "malloc 64, status 128, current 64, record 64, figure 146", 0 },
+    { CAPPED, MEDIUM, OPENED, "malloc 64, status 64, figure 4", KIB(4) },
+    { CAPPED, MEDIUM, HANDLE, "malloc 64, status 64, id 64, figure 4", KIB(4) },
+    { CAPPED, MIB(66), OPENED, "malloc 64, status 64, figure 142", KIB(4) },
+    { UNCHECKED, MEDIUM, OPENED, "malloc 64", KIB(4) },
+    { UNCHECKED, SMALL, OPENED, "", 0 },
+    { UNCHECKED, SMALL, HANDLE, "status 128, id 128", 0 },
+    { UNCHECKED, SMALL, OTHER, "malloc 64", 0 },
+    { UNCHECKED, SMALL, LEGACY, "malloc 64", 0 },
+    { UNCHECKED, MEDIUM, OPENED, "", 0 },
+    { UNCHECKED, MEDIUM, HANDLE, "status 128, id 128", 0 },
+    { UNCHECKED, MEDIUM, OTHER, "malloc 64, status 32, id 16, record 16", 0 },
+    { UNCHECKED, MEDIUM, LEGACY, "malloc 64, status 16, current 16, record 16", 0 },
+    { UNCHECKED, LARGE, OPENED, "malloc 64, figure 128", 0 },
+    { UNCHECKED, LARGE, HANDLE, "malloc 64, status 64, id 64, figure 128", 0 },
+    { UNCHECKED, LARGE, OTHER, "malloc 64, status 128, id 64, record 64, figure 128", 0 },
+    { UNCHECKED, LARGE, LEGACY, "malloc 64, status 64, current 64, record 64, figure 128", 0 },
+    { ROUTED, MEDIUM, HANDLE, "status 128, id 128", 0 },
+    { NOTHING_KEPT, MEDIUM, OPENED, "malloc 64, status 64", 0 },
+    { NOTHING_KEPT, MEDIUM, HANDLE, "malloc 64, status 64", 0 },
+    { CACHE_OFF, SMALL, OPENED, "malloc 64, status 64", 0 },
+    { CACHE_OFF, SMALL, HANDLE, "malloc 64, status 64", 0 },
+    { CACHE_OFF, SMALL, OTHER, "malloc 64, status 64", 0 },
+    { CACHE_OFF, SMALL, LEGACY, "malloc 64, status 64", 0 },
+    { CACHE_OFF, MEDIUM, OPENED, "malloc 64, status 64", 0 },
+    { CACHE_OFF, MEDIUM, HANDLE, "malloc 64, status 64", 0 },
+    { CACHE_OFF, MEDIUM, OTHER, "malloc 64, status 96, id 16, record 16", 0 },
+    { CACHE_OFF, MEDIUM, LEGACY, "malloc 64, status 80, current 16, record 16", 0 },
+    { CACHE_OFF, LARGE, OPENED, "malloc 64, status 64, figure 128", 0 },
+    { CACHE_OFF, LARGE, HANDLE, "malloc 64, status 64, figure 128", 0 },
+    { CACHE_OFF, LARGE, OTHER, "malloc 64, status 192, id 64, record 64, figure 128", 0 },
+    { CACHE_OFF, LARGE, LEGACY, "malloc 64, status 128, current 64, record 64, figure 128", 0 },
 };
 
 static const struct {
@@ -96,9 +101,11 @@ static const struct {
     { "pool_get", "figure" },
 };
 
-static void run_pairs(weir *w, weir_stream *opened, gpu_stream handle, uint64_t size, unsigned pairs)
+/* Runs PAIRS pairs of the row. round: how often that was done before. */
+static void run_pairs(weir *w, weir_stream *opened, gpu_stream handle, const struct row *row, unsigned round)
 {
-    for (unsigned i = 0; i < pairs; i++) {
+    for (unsigned i = 0; i < PAIRS; i++) {
+        uint64_t size = row->size + (PAIRS * round + i) * row->step;
         void *ptr;
         if (opened) {
             ck_assert_int_eq(weir_stream_malloc(opened, &ptr, size), WEIR_OK);
@@ -135,12 +142,52 @@ START_TEST(pairs_ask_cuda_for_no_more_than_this)
     weir *w = fixture_open(row->policy);
     weir_stream *s = row->way == OPENED || row->way == HANDLE ? fixture_stream(w, 0, "s") : NULL;
     gpu_stream handle = row->way == HANDLE ? weir_stream_handle(s) : row->way == OTHER ? other : NULL;
-    run_pairs(w, row->way == OPENED ? s : NULL, handle, row->size, PAIRS);
+    run_pairs(w, row->way == OPENED ? s : NULL, handle, row, 0);
     for (int i = 0; i < COUNT(operations); i++)
         before[i] = sim_calls(operations[i].name);
     before[COUNT(operations)] = sim_calls(NULL);
-    run_pairs(w, row->way == OPENED ? s : NULL, handle, row->size, PAIRS);
+    run_pairs(w, row->way == OPENED ? s : NULL, handle, row, 1);
     expect_asked(row->asked, before);
+    weir_close(w);
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(other), GPU_SUCCESS);
+    fixture_sweep();
+    fixture_expect_empty();
+}
+END_TEST
+
+/* Readings of the clock. The time of the system's last tick (now_coarse()) is none: the kernel has stored it, and a reader loads it. */
+static unsigned readings;
+
+static uint64_t count_now(void)
+{
+    readings++;
+    return hook_base()->now();
+}
+
+static uint64_t count_ticks(void)
+{
+    readings++;
+    return hook_base()->ticks();
+}
+
+START_TEST(pair_reads_the_clock_twice_at_most)
+{
+    const struct row *row = &rows[_i];
+    gpu_stream other;
+    fixture_machine(NULL);
+    ck_assert_int_eq(fixture_gpu()->stream_create(0, &other), GPU_SUCCESS);
+    weir *w = fixture_open(row->policy);
+    struct gpu counting = *hook_base();
+    counting.now = count_now;
+    counting.ticks = count_ticks;
+    weir_stream *s = row->way == OPENED || row->way == HANDLE ? fixture_stream(w, 0, "s") : NULL;
+    gpu_stream handle = row->way == HANDLE ? weir_stream_handle(s) : row->way == OTHER ? other : NULL;
+    run_pairs(w, row->way == OPENED ? s : NULL, handle, row, 0);
+    readings = 0;
+    hook_set(&counting);
+    run_pairs(w, row->way == OPENED ? s : NULL, handle, row, 1);
+    hook_set(NULL);
+    ck_assert_uint_le(readings, 2 * PAIRS);
     weir_close(w);
     ck_assert_int_eq(fixture_gpu()->stream_destroy(other), GPU_SUCCESS);
     fixture_sweep();
@@ -153,5 +200,6 @@ int main(void)
     Suite *suite = suite_create("pairs");
     TCase *tcase = suite_case(suite, "pairs", 0);
     tcase_add_loop_test(tcase, pairs_ask_cuda_for_no_more_than_this, 0, COUNT(rows));
+    tcase_add_loop_test(tcase, pair_reads_the_clock_twice_at_most, 0, COUNT(rows));
     return suite_run(suite);
 }
