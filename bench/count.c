@@ -8,6 +8,7 @@
  *   weir-count PAIRS arena                  of 8 MiB, which an arena serves
  *   weir-count PAIRS recent|large           of 8 MiB of an arena, or 16 MiB of CUDA's pool, that the stream keeps
  *   weir-count PAIRS handles COUNT          by the raw handles of so many open streams in turn, cached
+ *   weir-count PAIRS parked COUNT           which go to CUDA, while so many blocks wait for another stream
  *   weir-count PAIRS tags COUNT             weir_tag_push() and weir_tag_pop() of so many tags in turn
  *
  * What two runs differ in is what the additional pairs cost: start, policy and the first allocation are in both.
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/alloc/free.h"
 #include "lib/gpu/sim.h"
 #include "include/weir.h"
 
@@ -25,7 +27,7 @@ static const struct mode {
     const char *name, *policy;
     bool is_cudas; /* they are calls of CUDA */
     size_t size;   /* bytes; of the first pair, if each pair is a little larger than the one before (DRIFTING) */
-    enum { BY_STREAM, DRIFTING, BY_HANDLE, OF_TAGS } kind;
+    enum { BY_STREAM, DRIFTING, BY_HANDLE, BESIDE_PARKED, OF_TAGS } kind;
 } modes[] = {
     {"checked", "weir: 1\npools: { p: { cache: { capture_check: true } } }\n", false, 64 * 1024, BY_STREAM},
     {"unchecked", "weir: 1\npools: { p: { cache: { capture_check: false } } }\n", false, 64 * 1024, BY_STREAM},
@@ -38,6 +40,7 @@ static const struct mode {
     {"recent", "weir: 1\npools: { p: { backing: arena, release_threshold: all } }\n", false, 8 << 20, BY_STREAM},
     {"large", "weir: 1\npools: { p: { release_threshold: all } }\n", false, 16 << 20, BY_STREAM},
     {"handles", "weir: 1\npools: { p: {} }\n", false, 4096, BY_HANDLE},
+    {"parked", "weir: 1\npools: { p: { cache: off } }\n", true, 64 * 1024, BESIDE_PARKED},
     {"tags", "weir: 1\npools: { p: {} }\n", false, 0, OF_TAGS},
 };
 
@@ -75,6 +78,7 @@ static weir_status pair(weir *w, const struct mode *mode, unsigned long which)
     case DRIFTING:
         more += 4096;
         /* fall through */
+    case BESIDE_PARKED:
     case BY_STREAM:
         status = weir_stream_malloc(streams[which], &block, mode->size + more);
         return status ? status : weir_stream_free(streams[which], block);
@@ -97,6 +101,19 @@ static weir_status run_pairs(weir *w, const struct mode *mode, unsigned long cou
     return status;
 }
 
+/* Parks so many blocks, which wait for the first stream and for a second one, whose work lasts longer than the pairs do. */
+static weir_status park(weir *w, weir_stream *busy, size_t size, unsigned long count)
+{
+    struct weir__line *lines[] = {streams[0]->line, busy->line};
+    static void *blocks[COUNT_MAX];
+    weir_status status = w->gpu->delay(busy->handle, UINT64_C(100) * 1000000) == GPU_SUCCESS ? WEIR_OK : WEIR_CUDA_ERROR;
+    for (unsigned long i = 0; i < count && !status; i++)
+        status = weir_stream_malloc(streams[0], &blocks[i], size);
+    for (unsigned long i = 0; i < count && !status; i++)
+        status = weir__block_orphan(w, blocks[i], lines, 2, NULL);
+    return status;
+}
+
 /* The pairs are only worth counting if they come from where they should: CUDA, or the cache or arena. */
 static int measure(const struct mode *mode, unsigned long count, unsigned long pairs)
 {
@@ -106,8 +123,13 @@ static int measure(const struct mode *mode, unsigned long count, unsigned long p
     weir_error error = WEIR_ERROR_INIT;
     weir *w = NULL;
     weir_status status = weir_open(&options, &error, &w);
+    bool parks = mode->kind == BESIDE_PARKED;
+    unsigned long parked = parks ? count : 0;
+    count = parks ? 2 : count;
     for (unsigned long i = 0; i < count && !status; i++)
         status = weir_stream_create(w, 0, NULL, &error, &streams[i]);
+    if (!status && parks)
+        status = park(w, streams[--count], mode->size, parked);
     if (!status)
         status = run_pairs(w, mode, count, count);
     uint64_t before = sim_calls("malloc_async");
@@ -135,7 +157,7 @@ int main(int argc, char **argv)
     }
     unsigned long count = argc == 4 ? strtoul(argv[3], NULL, 10) : 1;
     if (!mode || !end || end == argv[1] || *end || argc > 4 || count == 0 || count > COUNT_MAX) {
-        fputs("usage: weir-count PAIRS checked|unchecked|uncached|capped|drifting|arena|recent|large|handles|tags [COUNT]; for example "
+        fputs("usage: weir-count PAIRS checked|unchecked|uncached|capped|drifting|arena|recent|large|handles|parked|tags [COUNT]; for example "
               "weir-count 10000 checked\n", stderr);
         return 2;
     }

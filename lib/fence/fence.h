@@ -85,11 +85,16 @@ struct weir__mark {
 /* One stream, or all work of one device. Its fences own the line, from the first call that names the stream until no debt and no point
    depends on the line and no call uses it. */
 struct weir__line {
-    struct weir__link link;           /* the entry in fences->lines. The tables' lock guards this member and the next six */
+    struct weir__link link;           /* the entry in fences->lines. The tables' lock guards this member and the next eleven */
     struct weir__line *next, *before; /* the neighbours in the list of all lines of the process */
     struct weir__debt *debts;         /* the first debt on this line */
     unsigned users;                   /* how often the line is used: by its openers, by calls, and by points of parked blocks */
-    unsigned points;                  /* the number of points of parked blocks on this line */
+    _Atomic unsigned points;          /* the number of points of parked blocks on this line. Written under that lock, read without it */
+    const void *group;                /* the group of these blocks, or of the first of them if `is_mixed` */
+    bool is_mixed;                    /* blocks of several groups have had points here since `points` was 0 last */
+    /* the last time that a call on this stream took no parked block: weir__points_reached at that time, and the group of the call */
+    uint64_t looked;
+    const void *looked_for;
     bool is_listed;                   /* the line is in fences->lines */
     struct weir__fences *fences;      /* the fences of the line's device. This member and the next two never change */
     gpu_stream handle;
@@ -359,7 +364,7 @@ void weir__park(struct weir__fences *fences, struct weir__parked *parked, struct
 /* weir__fences_settled() takes the parked blocks of the group whose points are all complete. A point on the line `own` (NULL: no line)
    counts as complete, since the next work of the caller on that stream comes after the point. weir__fences_unpark() takes all parked blocks
    of the group. Both return a list by `next`, which the caller owns. */
-struct weir__parked *weir__fences_settled(struct weir__fences *fences, const void *group, const struct weir__line *own);
+struct weir__parked *weir__fences_settled(struct weir__fences *fences, const void *group, struct weir__line *own);
 struct weir__parked *weir__fences_unpark(struct weir__fences *fences, const void *group);
 /* Takes the oldest parked block of the group that waits for no DEVICE line, and makes the stream of `user` wait on the GPU for all points
    of that block. The caller's call names the stream. Returns the block, which the caller owns and which that stream can free now. Returns

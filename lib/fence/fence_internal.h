@@ -13,6 +13,15 @@ void weir__tables_unlock(void);
 /* The first of all fences, and the first of all lines, of the process. Guarded by the tables' lock. */
 extern struct weir__fences *weir__fences_first __attribute__((visibility("hidden")));
 extern struct weir__line *weir__lines_first __attribute__((visibility("hidden")));
+/* Raised when a block is parked, and after `done` of a line with points of parked blocks has risen: until then the blocks that could not be
+   taken before cannot be taken. Any thread may raise and read the number. */
+extern _Atomic uint64_t weir__points_reached __attribute__((visibility("hidden")));
+/* Count one point of a block of that group more or less on the line, and one use of the line more. The caller holds the tables' lock. */
+void weir__line_add_point(struct weir__line *line, const void *group);
+static inline void weir__line_drop_point(struct weir__line *line)
+{
+    atomic_fetch_sub(&line->points, 1);
+}
 /* Returns the owner's debt on the line, or NULL. The caller holds the tables' lock. */
 struct weir__debt *weir__debt_find(const struct weir__line *line, const struct weir__debts *debts);
 /* Returns the owner's debt on the DEVICE line of the line's device, or NULL. The caller holds the tables' lock. */

@@ -16,6 +16,7 @@ static __thread char thread_name;
 static pthread_mutex_t tables = PTHREAD_MUTEX_INITIALIZER;
 struct weir__fences *weir__fences_first; /* guarded by `tables`, as is weir__lines_first */
 struct weir__line *weir__lines_first;    /* all lines of the process, the newest first */
+_Atomic uint64_t weir__points_reached;
 
 void weir__tables_lock(void)
 {
@@ -422,10 +423,22 @@ uint64_t weir__scope_pending(const struct weir__scope *scope)
     return bytes;
 }
 
-/* Returns whether the scope's group has parked a block with a point on the line. The caller holds the tables' lock. */
+void weir__line_add_point(struct weir__line *line, const void *group)
+{
+    line->is_mixed = line->points && (line->is_mixed || line->group != group);
+    if (!line->points)
+        line->group = group;
+    atomic_fetch_add(&line->points, 1);
+    line->users++;
+}
+
+/* Returns whether the scope's group has parked a block with a point on the line. Looks through the blocks only if several groups have
+   points there. The caller holds the tables' lock. */
 static bool has_point(const struct weir__scope *scope, const struct weir__line *line)
 {
-    for (const struct weir__parked *parked = scope->fences->parked; parked && line->points; parked = parked->next)
+    if (!line->is_mixed || !line->points)
+        return line->points && line->group == scope->group;
+    for (const struct weir__parked *parked = scope->fences->parked; parked; parked = parked->next)
         for (size_t i = 0; i < parked->count && parked->group == scope->group; i++)
             if (parked->points[i].line == line)
                 return true;

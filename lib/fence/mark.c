@@ -160,9 +160,18 @@ static enum weir__event_state look_at_oldest(const struct weir__line *line)
     return weir__event_state_of(code);
 }
 
-void weir__line_reach(struct weir__line *line, uint64_t step)
+/* Sets `done`. A block that another thread parks at this moment either has its point counted already, or waits for a later step: the point
+   is counted before its step is read. The caller holds the line's lock. */
+static void raise_done(struct weir__line *line, uint64_t step)
 {
     atomic_store(&line->done, step);
+    if (atomic_load(&line->points))
+        atomic_fetch_add(&weir__points_reached, 1);
+}
+
+void weir__line_reach(struct weir__line *line, uint64_t step)
+{
+    raise_done(line, step);
     while (line->count && line->marks[0].step <= step)
         drop_mark(line, 0);
 }
@@ -216,7 +225,7 @@ static void look(struct weir__line *line)
            again. */
         lost = state == WEIR__EVENT_COMPLETE ? 0 : lost + line->marks[0].bytes;
         if (state == WEIR__EVENT_COMPLETE)
-            atomic_store(&line->done, line->marks[0].step);
+            raise_done(line, line->marks[0].step);
         drop_mark(line, 0);
     }
     if (!line->count)
@@ -277,9 +286,8 @@ static uint64_t move_points(struct weir__line *line, uint64_t after, uint64_t st
                 if (parked->points[i].line == line && parked->points[i].step > after) {
                     parked->points[i] = (struct weir__point){.line = whole, .step = step};
                     line->users--;
-                    line->points--;
-                    whole->users++;
-                    whole->points++;
+                    weir__line_drop_point(line);
+                    weir__line_add_point(whole, parked->group);
                     count++;
                 }
     return count;

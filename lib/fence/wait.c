@@ -313,19 +313,25 @@ struct weir__parked *weir__parked_new(size_t room)
     return parked;
 }
 
+/* Adds the block to the list. The caller holds the tables' lock. */
+static void link_parked(struct weir__fences *fences, struct weir__parked *parked)
+{
+    parked->next = atomic_load(&fences->parked);
+    atomic_store(&fences->parked, parked);
+    atomic_fetch_add(&weir__points_reached, 1);
+}
+
 /* A point on a GONE line moves to the DEVICE line, and so becomes complete, after weir__fences_cover_device(). */
 void weir__park(struct weir__fences *fences, struct weir__parked *parked, struct weir__line *const *lines, size_t count)
 {
     weir__tables_lock();
     for (size_t i = 0; i < count && parked->count < parked->room; i++) {
         struct weir__line *line = lines[i];
-        line->users++;
-        line->points++;
+        weir__line_add_point(line, parked->group);
         parked->points[parked->count++] = (struct weir__point){.line = line, .step = atomic_load(&line->step)};
         atomic_fetch_add(&line->uncovered, 1); /* not 0, so that covering the line records a mark behind the parked blocks, too */
     }
-    parked->next = atomic_load(&fences->parked);
-    atomic_store(&fences->parked, parked);
+    link_parked(fences, parked);
     weir__tables_unlock();
 }
 
@@ -353,7 +359,7 @@ static struct weir__parked *take(struct weir__fences *fences, const void *group,
         *end = parked;
         end = &parked->next;
         for (size_t i = 0; i < parked->count; i++)
-            parked->points[i].line->points--;
+            weir__line_drop_point(parked->points[i].line);
     }
     atomic_store(&fences->parked, first);
     *end = NULL;
@@ -364,9 +370,22 @@ static struct weir__parked *take(struct weir__fences *fences, const void *group,
     return taken;
 }
 
-struct weir__parked *weir__fences_settled(struct weir__fences *fences, const void *group, const struct weir__line *own)
+/* Returns whether nothing has changed for the group since the last call on the stream of `own` took nothing; otherwise notes this call. A
+   point that is reached during this call raises the number after it was noted, and so is found by the next call. */
+static bool is_known_unsettled(struct weir__line *own, const void *group)
 {
-    return take(fences, group, own, false);
+    weir__tables_lock();
+    uint64_t reached = atomic_load(&weir__points_reached);
+    bool is_known = own->looked == reached && own->looked_for == group;
+    own->looked = reached;
+    own->looked_for = group;
+    weir__tables_unlock();
+    return is_known;
+}
+
+struct weir__parked *weir__fences_settled(struct weir__fences *fences, const void *group, struct weir__line *own)
+{
+    return own && is_known_unsettled(own, group) ? NULL : take(fences, group, own, false);
 }
 
 /* Unlinks and returns the oldest parked block of the group that waits for streams and for no DEVICE line, or NULL. */
@@ -415,8 +434,7 @@ static void relink(struct weir__fences *fences, struct weir__parked *parked)
 {
     const struct weir__scope scope = {.fences = fences, .group = parked->group, .is_parked = true};
     weir__tables_lock();
-    parked->next = atomic_load(&fences->parked);
-    atomic_store(&fences->parked, parked);
+    link_parked(fences, parked);
     for (size_t i = 0; i < parked->count; i++)
         atomic_fetch_add(&parked->points[i].line->uncovered, 1); /* as weir__park() does: what was moved meanwhile left 0 */
     weir__tables_unlock();
@@ -438,7 +456,7 @@ struct weir__parked *weir__fences_order(struct weir__fences *fences, const void 
     }
     weir__tables_lock();
     for (size_t i = 0; i < parked->count; i++)
-        parked->points[i].line->points--;
+        weir__line_drop_point(parked->points[i].line);
     weir__tables_unlock();
     while (parked->count)
         weir__line_put(parked->points[--parked->count].line);

@@ -98,6 +98,8 @@ check "cached_pair_that_is_recorded_takes_few_more" pair all $bound_all
 grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
 check "pair_by_a_raw_handle_takes_no_more_with_4,000_streams" with_many handles
 grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
+check "pair_that_goes_to_cuda_takes_no_more_with_4,000_blocks_that_wait" with_many parked
+grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
 check "push_of_a_tag_takes_no_more_with_4,000_tags" with_many tags
 grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
 done_testing

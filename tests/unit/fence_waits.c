@@ -366,6 +366,30 @@ START_TEST(parked_block_waits_for_each_of_its_points)
 }
 END_TEST
 
+/* A stream that found nothing looks again only once something has changed: a point was reached, or another block was parked. */
+START_TEST(stream_that_found_no_parked_block_finds_what_becomes_free_later)
+{
+    gpu_stream streams[2] = {rig_stream(0), rig_stream(1)};
+    struct weir__line *lines[2] = {rig_open(streams[0]), rig_open(streams[1])};
+    rig_delay(streams[1], 10);
+    struct weir__parked *both = park(lines, 2);
+    for (int i = 0; i < 3; i++)
+        ck_assert_ptr_null(weir__fences_settled(rig.fences, NULL, lines[0]));
+    struct weir__parked *own = park(lines, 1);
+    ck_assert_ptr_eq(weir__fences_settled(rig.fences, NULL, lines[0]), own);
+    ck_assert_ptr_null(weir__fences_settled(rig.fences, NULL, lines[0]));
+    weir__line_cover(lines[1], false);
+    sim_advance(10 * MILLISECOND);
+    ck_assert_ptr_null(weir__fences_settled(rig.fences, NULL, lines[0])); /* nobody has looked at the event yet */
+    weir__line_look(lines[1]);
+    ck_assert_ptr_eq(weir__fences_settled(rig.fences, NULL, lines[0]), both);
+    free(own);
+    free(both);
+    for (unsigned i = 0; i < 2; i++)
+        rig_close(lines[i], streams[i]);
+}
+END_TEST
+
 START_TEST(point_of_a_gone_line_is_one_of_its_device)
 {
     gpu_stream stream = rig_stream(0);
@@ -678,7 +702,8 @@ void fence_add_waits(Suite *suite)
               parked_block_is_settled_for_the_stream_of_its_only_point,
               device_that_the_process_does_not_use_is_not_waited_for, point_of_a_passing_line_needs_an_event_of_its_device,
               point_of_a_captured_line_waits_until_its_stream_is_opened_again,
-              frees_of_stream_0_stay_on_its_line_when_the_device_is_covered, parked_block_waits_for_each_of_its_points, point_of_a_gone_line_is_one_of_its_device,
+              frees_of_stream_0_stay_on_its_line_when_the_device_is_covered, parked_block_waits_for_each_of_its_points,
+              stream_that_found_no_parked_block_finds_what_becomes_free_later, point_of_a_gone_line_is_one_of_its_device,
               block_is_parked_for_a_line_that_is_gone_already, mark_of_a_point_alone_is_not_needless,
               retired_owner_ends_once_nothing_is_pending, retired_owner_that_cannot_end_yet_is_asked_by_each_sweep,
               fences_outlive_who_joined_them_while_an_owner_is_retired, owner_that_freed_nobody_knows_where_is_never_settled,
