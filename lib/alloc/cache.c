@@ -158,7 +158,7 @@ static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned cla
 }
 
 enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *id, const weir_pool *pool, unsigned class, size_t size,
-                                          void **ptr)
+                                          void **ptr, bool enters)
 {
     struct weir__entry *victims = NULL;
     struct weir__noted noted = {.ring = NULL};
@@ -169,7 +169,7 @@ enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *i
     enum weir__cache_answer answer = WEIR__CACHE_CLOSED;
     if (is_meant(stream, id, pool))
         answer = serve(stream, !id, class, size, ptr, &victims, is_noted ? &noted : NULL);
-    stream->cache.calls += victims != NULL;
+    stream->cache.calls += (victims != NULL) + (enters && answer == WEIR__CACHE_MISS);
     weir__spin_unlock(&stream->cache.lock);
     if (is_noted)
         weir__noted_end(&noted, stream);

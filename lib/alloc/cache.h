@@ -100,9 +100,10 @@ enum weir__cache_answer {
  * That stream may be closed by now, and its memory may be another stream; then the answer is WEIR__CACHE_CLOSED. NULL: the caller named
  * this weir_stream, and this function asks whether it captures.
  * pool: the pool that must serve; NULL: the stream's own pool, whichever that is.
+ * enters: with the answer WEIR__CACHE_MISS, the caller has entered the stream (stream.h), without taking the lock once more for it.
  */
 enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *id, const weir_pool *pool, unsigned class, size_t size,
-                                          void **ptr);
+                                          void **ptr, bool enters);
 
 /* Returns whether a claimed block may enter a cache now: a reload may have changed the settings since the block was allocated. */
 bool weir__cache_may_keep(const struct weir__entry *entry);

@@ -106,10 +106,15 @@ SLOW weir_status malloc_slowly(weir_stream *s, void **ptr, size_t size, unsigned
         return weir__check_fork(weir__last_error_reset());
     if (!s || !ptr)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_stream_malloc: s and ptr must not be NULL");
-    if (weir__pool_keeps(s->pool, class) && weir__cache_serve(s, NULL, NULL, class, size, ptr) == WEIR__CACHE_DONE)
+    WEIR__CALL; /* before the stream is entered: what blocks that go to CUDA log is given out after the stream was left */
+    enum weir__cache_answer answer = WEIR__CACHE_CLOSED;
+    if (weir__pool_keeps(s->pool, class))
+        answer = weir__cache_serve(s, NULL, NULL, class, size, ptr, true);
+    else if (weir__stream_enter(s))
+        answer = WEIR__CACHE_MISS;
+    if (answer == WEIR__CACHE_DONE)
         return WEIR_OK;
-    WEIR__CALL;
-    if (!weir__stream_enter(s))
+    if (answer == WEIR__CACHE_CLOSED)
         return weir__stream_closed(weir__last_error_reset(), "weir_stream_malloc");
     weir_stream *entered __attribute__((cleanup(leave), unused)) = s;
     return weir__serve(s->pool, ptr, size, &(struct weir__raw){ .handle = s->handle, .is_open = true }, s);

@@ -269,7 +269,7 @@ static bool serve_raw(struct weir__device *device, const weir_pool *pool, size_t
     weir_stream *found = weir__stream_find(device, raw);
     if (!found)
         return false;
-    enum weir__cache_answer answer = weir__cache_serve(found, &raw->id, pool, class, size, ptr);
+    enum weir__cache_answer answer = weir__cache_serve(found, &raw->id, pool, class, size, ptr, false);
     if (answer == WEIR__CACHE_MISS)
         *opened = found;
     return answer == WEIR__CACHE_DONE;

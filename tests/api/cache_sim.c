@@ -288,9 +288,9 @@ START_TEST(call_for_a_stream_that_was_replaced_meanwhile_is_not_served)
     void *ptr = cache_fill(s, 64 * KIB), *served = NULL;
     uint64_t id = s->id, former = id + 1;
     unsigned class = weir__class_of(64 * KIB);
-    ck_assert_int_eq(weir__cache_serve(s, &former, NULL, class, 64 * KIB, &served), WEIR__CACHE_CLOSED);
+    ck_assert_int_eq(weir__cache_serve(s, &former, NULL, class, 64 * KIB, &served, false), WEIR__CACHE_CLOSED);
     ck_assert_ptr_null(served);
-    ck_assert_int_eq(weir__cache_serve(s, &id, NULL, class, 64 * KIB, &served), WEIR__CACHE_DONE);
+    ck_assert_int_eq(weir__cache_serve(s, &id, NULL, class, 64 * KIB, &served, false), WEIR__CACHE_DONE);
     ck_assert_ptr_eq(served, ptr);
     struct weir__block block;
     struct weir__entry *entry;
