@@ -78,13 +78,14 @@ void weir__note_free_on(struct weir__line *line, weir_pool *pool, uint64_t bytes
 /* Counts the free on a line that is found by the stream's handle alone, first among the lines of the pool's device, then among those of all
    devices, since the stream may be of another device. Returns false, with nothing counted, if there is no such line. *due: as for
    weir__line_count_by_handle(). */
-static bool count_by_handle(weir_pool *pool, uint64_t bytes, gpu_stream stream, struct weir__line **due)
+static bool count_by_handle(const struct weir__block *block, gpu_stream stream, struct weir__line **due)
 {
+    weir_pool *pool = block->pool;
     weir *w = pool->device->w;
     struct weir__debts *debts = &pool->backing->debts;
-    bool is_counted = weir__line_count_by_handle(pool->device->fences, stream, debts, bytes, due);
+    bool is_counted = weir__line_count_by_handle(pool->device->fences, stream, debts, block->ptr, block->size, due);
     for (size_t d = 0; d < w->device_count && !is_counted && !weir__handle_is_fixed(stream); d++)
-        is_counted = weir__line_count_by_handle(w->devices[d].fences, stream, debts, bytes, due);
+        is_counted = weir__line_count_by_handle(w->devices[d].fences, stream, debts, block->ptr, block->size, due);
     return is_counted;
 }
 
@@ -103,8 +104,10 @@ static void cover_by_handle(weir_pool *pool, uint64_t bytes, gpu_stream stream, 
     weir__line_put(named);
 }
 
-void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_stream *opened)
+void weir__note_free(const struct weir__block *block, gpu_stream stream, weir_stream *opened)
 {
+    weir_pool *pool = block->pool;
+    uint64_t bytes = block->size;
     if (counts_itself(pool))
         return;
     if (opened) {
@@ -112,7 +115,7 @@ void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_st
         return;
     }
     struct weir__line *line;
-    if (count_by_handle(pool, bytes, stream, &line)) {
+    if (count_by_handle(block, stream, &line)) {
         if (!line)
             return;
         cover_by_handle(pool, bytes, stream, line);
@@ -175,7 +178,7 @@ static weir_status free_block(weir *w, const struct weir__block *block, gpu_stre
         weir__record_block(block->graph ? WEIR__KIND_GRAPH_FREE : WEIR__KIND_FREE, block, stream, order);
         if (!block->graph) {
             weir__count_tag(&w->recorder, block->origin, block->size, -1);
-            weir__note_free(pool, block->size, stream, opened);
+            weir__note_free(block, stream, opened);
             weir__pool_left(pool);
         }
     } else {

@@ -30,7 +30,7 @@ void weir__return_unknown(const struct weir__block *block, gpu_stream stream);
 
 /* Counts a free on the line of its stream, so that a request that fails for lack of memory can wait for it; does nothing if
    weir__return_block() has counted the free. opened: the weir_stream, pinned or entered, or NULL. */
-void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_stream *opened);
+void weir__note_free(const struct weir__block *block, gpu_stream stream, weir_stream *opened);
 /* The same for a stream whose line the caller uses. */
 void weir__note_free_on(struct weir__line *line, weir_pool *pool, uint64_t bytes);
 

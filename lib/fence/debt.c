@@ -87,10 +87,39 @@ void weir__debt_add(struct weir__debt *debt, uint64_t bytes, const uint64_t *ste
     weir__spin_unlock(&debt->lock);
 }
 
+/* Adds the memory to what the step counts already, if the two overlap or touch, or else notes it alone. Returns the bytes that are new. */
+static uint64_t note_again(struct weir__again *again, uintptr_t from, uintptr_t until, uint64_t step)
+{
+    bool is_near = again->step == step && from <= again->until && again->from <= until;
+    const struct weir__again former = *again;
+    if (!is_near) {
+        *again = (struct weir__again){.step = step, .from = from, .until = until};
+        return until - from;
+    }
+    again->from = from < former.from ? from : former.from;
+    again->until = until > former.until ? until : former.until;
+    return again->until - again->from - (former.until - former.from);
+}
+
+/* The work of an earlier free in the same step is on the stream before this free's, and the event that ends the step comes behind both. So
+   one count stands for both. */
+uint64_t weir__debt_add_at(struct weir__debt *debt, const void *memory, uint64_t bytes, uint64_t step)
+{
+    uintptr_t from = (uintptr_t)memory;
+    weir__spin_lock(&debt->lock);
+    if (memory)
+        bytes = note_again(&debt->again, from, from + bytes, step);
+    if (bytes)
+        add(debt, bytes, step);
+    weir__spin_unlock(&debt->lock);
+    return bytes;
+}
+
 uint64_t weir__debt_pass(struct weir__debt *debt, uint64_t after, uint64_t until, struct weir__debt *to, uint64_t step)
 {
     weir__spin_lock(&debt->lock);
     uint64_t behind, bytes = sum(debt, after, until, true, &behind);
+    debt->again.step = 0; /* the bytes may be counted elsewhere from now on */
     if (bytes && debt->owner->tracker)
         bytes = debt->owner->tracker->pass(debt, behind, until, to, step);
     weir__spin_unlock(&debt->lock);

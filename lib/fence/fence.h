@@ -130,6 +130,12 @@ struct weir__debt {
         uint64_t first; /* the earliest step in which some of the bytes were freed */ /* `bytes` were freed in that step or earlier */
     } parts[WEIR__PARTS];     /* the oldest first */
     unsigned count;
+    /* memory whose bytes the part of `step` counts already, as weir__line_count_by_handle() has counted them. A stream that frees the same
+       memory over and over in one step has no more of it pending than it freed once. A step of 0: none */
+    struct weir__again {
+        uint64_t step;
+        uintptr_t from, until;
+    } again;
     _Alignas(max_align_t) unsigned char room[]; /* the data that the owner's tracker keeps about this debt */
 };
 
@@ -239,12 +245,12 @@ int weir__line_free(struct weir__debt *debt, uint64_t bytes, uint64_t due, uint6
  */
 #define WEIR__PASSING_BYTES (UINT64_C(32) << 20)
 bool weir__line_count(struct weir__line *line, struct weir__debts *debts, uint64_t bytes);
-/* Like weir__line_count(), but finds the line by the stream's handle, which saves the call of CUDA that reads the stream's id. Counts on
-   the OPEN line with that handle, or else on a PASSING one. By now the handle may mean another stream. The only harm is then that a failing
+/* Like weir__line_count(), but finds the line by the stream's handle, which saves the call of CUDA that reads the stream's id. memory: where
+   the freed bytes lie. What was freed there before, and has no mark yet, is not counted once more. NULL: not known. Counts on the OPEN line with that handle, or else on a PASSING one. By now the handle may mean another stream. The only harm is then that a failing
    request waits for the wrong stream. Returns false, and counts nothing, if the owner has no debt on such a line. Sets *due to the line if
    the line needs weir__line_cover(): the caller calls that, and then weir__line_put(). Otherwise sets *due to NULL. */
-bool weir__line_count_by_handle(struct weir__fences *fences, gpu_stream handle, struct weir__debts *debts, uint64_t bytes,
-                                struct weir__line **due);
+bool weir__line_count_by_handle(struct weir__fences *fences, gpu_stream handle, struct weir__debts *debts, const void *memory,
+                                uint64_t bytes, struct weir__line **due);
 
 /* Records a mark behind all frees of the line that have none. is_named: this call of the program names the stream; otherwise the stream is
    used only if the line is OPEN. Returns false if some frees still have no mark. Stream 0 is covered only if it is named or OPEN, since an

@@ -66,6 +66,9 @@ struct weir__line *weir__scope_next(const struct weir__scope *scope, struct weir
 /* Adds `bytes` to the debt, freed in step *step, and tells the owner's tracker. Steps mostly come in rising order; frees of several threads
    at the same time may come in any order. */
 void weir__debt_add(struct weir__debt *debt, uint64_t bytes, const uint64_t *step);
+/* Adds `bytes` of an owner without a tracker that were freed in `step`, and lie at `memory` (NULL: not known), less those that this step
+   counts already. Returns the bytes added. */
+uint64_t weir__debt_add_at(struct weir__debt *debt, const void *memory, uint64_t bytes, uint64_t step);
 /* Moves the bytes of the steps above `after` and up to `until` to `to`, another debt of the same owner, as if freed in `step`. Returns the
    bytes moved. The caller holds the tables' lock. */
 uint64_t weir__debt_pass(struct weir__debt *debt, uint64_t after, uint64_t until, struct weir__debt *to, uint64_t step);

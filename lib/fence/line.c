@@ -259,8 +259,8 @@ static struct weir__line *find_alive(const struct weir__fences *fences, gpu_stre
 
 /* The line can become GONE at any moment. A line that becomes GONE moves its debts under the tables' lock. This function holds that lock,
    so the move includes the bytes counted here. */
-bool weir__line_count_by_handle(struct weir__fences *fences, gpu_stream handle, struct weir__debts *debts, uint64_t bytes,
-                                struct weir__line **due)
+bool weir__line_count_by_handle(struct weir__fences *fences, gpu_stream handle, struct weir__debts *debts, const void *memory,
+                                uint64_t bytes, struct weir__line **due)
 {
     const struct weir__caller named = one_name(&(struct weir__caller){.handle = handle});
     weir__tables_lock();
@@ -268,9 +268,8 @@ bool weir__line_count_by_handle(struct weir__fences *fences, gpu_stream handle, 
     struct weir__debt *debt = line ? weir__debt_find(line, debts) : NULL;
     *due = NULL;
     if (debt) {
-        uint64_t step = atomic_load(&line->step);
-        weir__debt_add(debt, bytes, &step);
-        bool is_due = atomic_fetch_add(&line->uncovered, bytes) + bytes >= WEIR__PASSING_BYTES;
+        uint64_t added = weir__debt_add_at(debt, memory, bytes, atomic_load(&line->step));
+        bool is_due = atomic_fetch_add(&line->uncovered, added) + added >= WEIR__PASSING_BYTES;
         if (is_due && atomic_load(&line->kind) != WEIR__LINE_OPEN) {
             line->users++;
             *due = line;

@@ -56,12 +56,12 @@ START_TEST(frees_that_name_a_handle_are_counted_where_the_owner_has_freed_before
     weir__debts_init(&other, rig.fences);
     rig_delay(stream, 10);
     rig_free(line, MIB, NEVER);
-    ck_assert(weir__line_count_by_handle(rig.fences, stream, &rig.debts, MIB, &due));
+    ck_assert(weir__line_count_by_handle(rig.fences, stream, &rig.debts, NULL, MIB, &due));
     ck_assert_ptr_null(due);
     ck_assert_uint_eq(rig_pending_on(line), 2 * MIB);
-    ck_assert(!weir__line_count_by_handle(rig.fences, stream, &other, MIB, &due));
-    ck_assert(!weir__line_count_by_handle(rig.fences, unknown, &rig.debts, MIB, &due));
-    ck_assert(weir__line_count_by_handle(rig.fences, stream, &rig.debts, WEIR__PASSING_BYTES, &due));
+    ck_assert(!weir__line_count_by_handle(rig.fences, stream, &other, NULL, MIB, &due));
+    ck_assert(!weir__line_count_by_handle(rig.fences, unknown, &rig.debts, NULL, MIB, &due));
+    ck_assert(weir__line_count_by_handle(rig.fences, stream, &rig.debts, NULL, WEIR__PASSING_BYTES, &due));
     ck_assert_ptr_eq(due, line);
     ck_assert(weir__line_cover(due, true));
     weir__line_put(due);
@@ -69,10 +69,45 @@ START_TEST(frees_that_name_a_handle_are_counted_where_the_owner_has_freed_before
     ck_assert_uint_eq(rig_look(), 0);
     weir__line_gone(line);
     weir__line_put(line);
-    ck_assert(!weir__line_count_by_handle(rig.fences, stream, &rig.debts, MIB, &due));
+    ck_assert(!weir__line_count_by_handle(rig.fences, stream, &rig.debts, NULL, MIB, &due));
     weir__debts_end(&other);
     ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
     ck_assert_int_eq(rig.gpu->stream_destroy(unknown), GPU_SUCCESS);
+}
+END_TEST
+
+/* A stream that nobody opened, and that gets the same memory again and again, needs no event for each 32 MiB that it frees: as long as its
+   step lasts, one event will be behind all of these frees. */
+START_TEST(memory_that_is_freed_again_in_one_step_is_counted_once)
+{
+    char *memory = (char *)(uintptr_t)(UINT64_C(1) << 40);
+    gpu_stream stream = rig_stream(0);
+    struct weir__line *line = rig_name(stream), *due;
+    rig_delay(stream, 10);
+    rig_free(line, MIB, NEVER);
+    for (int i = 0; i < 100; i++) {
+        ck_assert(weir__line_count_by_handle(rig.fences, stream, &rig.debts, memory + 4 * MIB, 8 * MIB, &due));
+        ck_assert_ptr_null(due);
+        ck_assert_uint_eq(rig_pending_on(line), 9 * MIB);
+    }
+    ck_assert(weir__line_count_by_handle(rig.fences, stream, &rig.debts, memory, 16 * MIB, &due));
+    ck_assert_ptr_null(due);
+    ck_assert_uint_eq(rig_pending_on(line), 17 * MIB);
+    ck_assert(weir__line_count_by_handle(rig.fences, stream, &rig.debts, memory + 64 * MIB, 16 * MIB, &due));
+    ck_assert_ptr_eq(due, line);
+    ck_assert(weir__line_cover(due, true));
+    weir__line_put(due);
+    ck_assert_uint_eq(rig_pending_on(line), 33 * MIB);
+    ck_assert(weir__line_count_by_handle(rig.fences, stream, &rig.debts, memory + 64 * MIB, 16 * MIB, &due)); /* in the next step */
+    ck_assert_uint_eq(rig_pending_on(line), 49 * MIB);
+    sim_advance(10 * MILLISECOND);
+    rig_look();
+    ck_assert_uint_eq(rig_pending_on(line), 16 * MIB);
+    weir__line_gone(line);
+    ck_assert_uint_eq(rig_pending_on(line), 0);
+    weir__line_put(line);
+    ck_assert(weir__fences_cover_device(rig.fences, true));
+    ck_assert_int_eq(rig.gpu->stream_destroy(stream), GPU_SUCCESS);
 }
 END_TEST
 
@@ -502,6 +537,7 @@ void fence_add_between(Suite *suite)
     tcase_add_checked_fixture(tcase, rig_begin, rig_end);
     suite_add(tcase, stream_that_was_opened_twice_is_open_until_it_was_closed_twice,
               frees_that_name_a_handle_are_counted_where_the_owner_has_freed_before,
+              memory_that_is_freed_again_in_one_step_is_counted_once,
               parked_block_that_is_put_back_waits_for_a_device_that_was_covered_meanwhile,
               what_an_owner_tracks_leaves_with_the_part_that_stands_for_its_step,
               stream_that_one_side_knows_to_be_destroyed_is_touched_by_none, stream_that_is_opened_again_is_covered_again,
