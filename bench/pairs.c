@@ -79,11 +79,38 @@ static const char *stream_pairs(const struct pairs *pairs, enum which which, siz
     return crowd_stream_pairs(pairs->weirs[which].opened[0], pairs->size, count);
 }
 
+/* The size of the pair of that number, where sizes never repeat as far as a stream remembers: up to 2 MiB below the size measured. */
+#define DRIFT_SIZES 4096
+#define DRIFT_STEP 512
+static size_t drifting(const struct pairs *pairs, size_t i)
+{
+    return pairs->size - i % DRIFT_SIZES * DRIFT_STEP;
+}
+
+static const char *drifting_raw_pairs(const struct pairs *pairs, enum which which, size_t count)
+{
+    const char *wrong = NULL;
+    (void)which;
+    for (size_t i = 0; i < count && !wrong; i++)
+        wrong = crowd_raw_pairs(pairs->raw.pool, pairs->raw.streams[0], drifting(pairs, i), 1);
+    return wrong;
+}
+
+static const char *drifting_pairs(const struct pairs *pairs, enum which which, size_t count)
+{
+    const char *wrong = NULL;
+    for (size_t i = 0; i < count && !wrong; i++)
+        wrong = crowd_stream_pairs(pairs->weirs[which].opened[0], drifting(pairs, i), 1);
+    return wrong;
+}
+
 /* What is measured --------------------------------------------------------------------------------------------------------------------- */
 
 enum asked { NOTHING, TIMES_RAW, NANOSECONDS };
 
-/* A variant is measured at sizes from `above` (not included) to `most`. The first one is what the others stand beside. */
+/* A variant is measured at sizes from `above` (not included) to `most`. The first one is what the others stand beside, and the second what
+   those with sizes that never repeat do. */
+#define DRIFTING_RAW 1
 static const struct variant {
     const char *name;
     const char *(*run)(const struct pairs *pairs, enum which which, size_t count);
@@ -93,6 +120,7 @@ static const struct variant {
     double limit;
 } variants[] = {
     {"raw async", async_pairs, OFF, 0, UINT64_MAX, NOTHING, 0},
+    {"raw async, sizes that never repeat", drifting_raw_pairs, OFF, 4 * MIB, UINT64_MAX, NOTHING, 0},
     {"raw cudaMalloc", malloc_pairs, OFF, 0, UINT64_MAX, NOTHING, 0},
     {"weir_stream_malloc, cache off", stream_pairs, OFF, 0, UINT64_MAX, TIMES_RAW, 1.2},
     {"weir_malloc on an opened stream, cache off", opened_pairs, OFF, 0, UINT64_MAX, TIMES_RAW, 1.2},
@@ -100,6 +128,9 @@ static const struct variant {
     {"weir_stream_malloc, config/default.yaml", stream_pairs, SHIPPED, LONE, UINT64_MAX, TIMES_RAW, 1.15},
     {"weir_malloc on an opened stream, config/default.yaml", opened_pairs, SHIPPED, LONE, UINT64_MAX, TIMES_RAW, 1.15},
     {"weir_malloc on another stream, config/default.yaml", plain_pairs, SHIPPED, 0, UINT64_MAX, TIMES_RAW, 1.15},
+    {"sizes that never repeat, cache off", drifting_pairs, OFF, 4 * MIB, UINT64_MAX, TIMES_RAW, 1.2},
+    {"sizes that never repeat, config/default.yaml", drifting_pairs, SHIPPED, 4 * MIB, 256 * MIB, TIMES_RAW, 1.2},
+    {"sizes that never repeat, the largest, config/default.yaml", drifting_pairs, SHIPPED, 256 * MIB, UINT64_MAX, TIMES_RAW, 1.25},
     {"cached, no capture check", stream_pairs, UNCHECKED, 0, CACHE_LARGEST, NANOSECONDS, 25},
     {"cached, config/default.yaml", stream_pairs, SHIPPED, 0, CACHE_LARGEST, NANOSECONDS, 70},
     {"cached, capture check", stream_pairs, DEFAULT, 0, CACHE_LARGEST, NANOSECONDS, 55},
@@ -134,14 +165,16 @@ static void report_variant(struct bench *bench, const struct pairs *pairs, size_
 {
     char name[96], size[32];
     snprintf(name, sizeof(name), "%s, %s", bench_size_name(pairs->size, size), variants[v].name);
-    struct bench_figure *figure = bench_figure_of(&bench->report, "pairs", name, &series[v], &series[0]);
+    const struct bench_series *raw = &series[variants[v].run == drifting_pairs ? DRIFTING_RAW : 0];
+    struct bench_figure *figure = bench_figure_of(&bench->report, "pairs", name, &series[v], raw);
     bench_figure_in(figure, variants[v].name, (double)pairs->size);
-    figure->series[0].name = variants[v].run == malloc_pairs ? "raw cudaMalloc" : "weir";
-    figure->series[1].name = "raw async";
+    bool is_raw = variants[v].run == malloc_pairs || variants[v].run == drifting_raw_pairs;
+    figure->series[0].name = is_raw ? variants[v].name : "weir";
+    figure->series[1].name = raw->name;
     if (variants[v].asked == NANOSECONDS)
         bench_show(figure, bench_median(&series[v]), "ns", BENCH_AT_MOST, variants[v].limit);
     else
-        bench_show_ratio(figure, &series[v], &series[0], variants[v].asked == TIMES_RAW ? BENCH_AT_MOST : BENCH_SHOWN, variants[v].limit);
+        bench_show_ratio(figure, &series[v], raw, variants[v].asked == TIMES_RAW ? BENCH_AT_MOST : BENCH_SHOWN, variants[v].limit);
 }
 
 static void measure_size(struct bench *bench, struct pairs *pairs)
@@ -171,7 +204,7 @@ static void measure_size(struct bench *bench, struct pairs *pairs)
 
 void section_pairs(struct bench *bench)
 {
-    static const size_t sizes[] = {512, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB, GIB};
+    static const size_t sizes[] = {512, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB};
     struct pairs pairs = {.raw = side_raw(1, UINT64_MAX)};
     for (size_t i = 0; i < WEIR_COUNT; i++)
         pairs.weirs[i] = side_weir(bench, "pairs", policies[i], 1);
