@@ -123,13 +123,15 @@ static int measure(const struct mode *mode, unsigned long count, unsigned long p
     weir_error error = WEIR_ERROR_INIT;
     weir *w = NULL;
     weir_status status = weir_open(&options, &error, &w);
-    bool parks = mode->kind == BESIDE_PARKED;
-    unsigned long parked = parks ? count : 0;
-    count = parks ? 2 : count;
+    weir_stream *busy;
+    unsigned long parked = mode->kind == BESIDE_PARKED ? count : 0;
+    count = parked ? 1 : count;
     for (unsigned long i = 0; i < count && !status; i++)
         status = weir_stream_create(w, 0, NULL, &error, &streams[i]);
-    if (!status && parks)
-        status = park(w, streams[--count], mode->size, parked);
+    if (!status && parked)
+        status = weir_stream_create(w, 0, NULL, &error, &busy);
+    if (!status && parked)
+        status = park(w, busy, mode->size, parked);
     if (!status)
         status = run_pairs(w, mode, count, count);
     uint64_t before = sim_calls("malloc_async");

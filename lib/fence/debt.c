@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* debt.c - the parts of a debt, which are bytes by the step in which they were freed, and the debts of one owner. */
+/* debt.c - the parts of a debt, which are bytes by the step in which they were freed, the debts of one owner, and the end of owners. */
 #include <stdlib.h>
 
+#include "lib/base/context.h"
 #include "lib/fence/fence_internal.h"
 
 /* Returns the bytes of the steps above `after` and up to `step`, and removes them from the debt if `takes`. *behind: the step behind which all of
@@ -265,4 +266,42 @@ void weir__debts_leave_group(struct weir__debts *debts)
     weir__tables_lock();
     debts->group = NULL;
     weir__tables_unlock();
+}
+
+/* Retiring ----------------------------------------------------------------------------------------------------------------------------- */
+
+static struct weir__debts *retired; /* the first retired owner of the process. Guarded by the tables' lock */
+
+void weir__debts_retire(struct weir__debts *debts, bool (*end)(struct weir__debts *debts))
+{
+    weir__tables_lock();
+    debts->fences->users++;
+    debts->group = NULL;
+    debts->end = end;
+    debts->next = retired;
+    retired = debts;
+    weir__tables_unlock();
+}
+
+void weir__debts_sweep(const struct gpu *gpu)
+{
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    weir__tables_lock();
+    struct weir__debts *all = retired;
+    retired = NULL;
+    weir__tables_unlock();
+    while (all) {
+        struct weir__debts *debts = all;
+        struct weir__fences *fences = debts->fences;
+        all = debts->next;
+        if (fences->gpu == gpu && weir__debts_are_settled(debts) && debts->end(debts)) {
+            weir__fences_leave(fences);
+            continue;
+        }
+        weir__tables_lock();
+        debts->next = retired;
+        retired = debts;
+        weir__tables_unlock();
+    }
+    weir__relaxed_end(gpu, mode);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* wait.c - pending memory: its bytes, how the host or a stream waits for it, and the blocks and owners released when nothing is pending. */
+/* wait.c - pending memory: its bytes, how the host or a stream waits for it, and the blocks released when nothing is pending. */
 #include <stdlib.h>
 
 #include "lib/base/context.h"
@@ -313,7 +313,7 @@ struct weir__parked *weir__parked_new(size_t room)
     return parked;
 }
 
-/* Adds the block to the list. The caller holds the tables' lock. */
+/* The caller holds the tables' lock. */
 static void link_parked(struct weir__fences *fences, struct weir__parked *parked)
 {
     parked->next = atomic_load(&fences->parked);
@@ -344,13 +344,20 @@ static bool is_reached(const struct weir__parked *parked, const struct weir__lin
     return true;
 }
 
-/* Takes the group's parked blocks out of the list, all of them or those that is_reached() accepts. Returns a list by `next`. */
-static struct weir__parked *take(struct weir__fences *fences, const void *group, const struct weir__line *own, bool all)
+/* Takes the group's parked blocks out of the list, all of them or those that is_reached() accepts; none if nothing has changed since the
+   last call for `own`. A point that is reached during this call is found by the next one. Returns a list by `next`. */
+static struct weir__parked *take(struct weir__fences *fences, const void *group, struct weir__line *own, bool all)
 {
     struct weir__parked *taken, **end = &taken;
+    uint64_t reached = atomic_load(&weir__points_reached);
     weir__tables_lock();
+    bool is_vain = own && own->looked == reached && own->looked_for == group;
+    if (own) {
+        own->looked = reached;
+        own->looked_for = group;
+    }
     struct weir__parked *first = atomic_load(&fences->parked), *parked;
-    for (struct weir__parked **link = &first; (parked = *link);) {
+    for (struct weir__parked **link = &first; !is_vain && (parked = *link);) {
         if (parked->group != group || !(all || is_reached(parked, own))) {
             link = &parked->next;
             continue;
@@ -370,22 +377,9 @@ static struct weir__parked *take(struct weir__fences *fences, const void *group,
     return taken;
 }
 
-/* Returns whether nothing has changed for the group since the last call on the stream of `own` took nothing; otherwise notes this call. A
-   point that is reached during this call raises the number after it was noted, and so is found by the next call. */
-static bool is_known_unsettled(struct weir__line *own, const void *group)
-{
-    weir__tables_lock();
-    uint64_t reached = atomic_load(&weir__points_reached);
-    bool is_known = own->looked == reached && own->looked_for == group;
-    own->looked = reached;
-    own->looked_for = group;
-    weir__tables_unlock();
-    return is_known;
-}
-
 struct weir__parked *weir__fences_settled(struct weir__fences *fences, const void *group, struct weir__line *own)
 {
-    return own && is_known_unsettled(own, group) ? NULL : take(fences, group, own, false);
+    return take(fences, group, own, false);
 }
 
 /* Unlinks and returns the oldest parked block of the group that waits for streams and for no DEVICE line, or NULL. */
@@ -477,42 +471,4 @@ void weir__parked_visit(struct weir__fences *fences, const void *group, void (*u
         if (parked->group == group)
             use(parked, data);
     weir__tables_unlock();
-}
-
-/* Retiring ----------------------------------------------------------------------------------------------------------------------------- */
-
-static struct weir__debts *retired; /* the first retired owner of the process. Guarded by the tables' lock */
-
-void weir__debts_retire(struct weir__debts *debts, bool (*end)(struct weir__debts *debts))
-{
-    weir__tables_lock();
-    debts->fences->users++;
-    debts->group = NULL;
-    debts->end = end;
-    debts->next = retired;
-    retired = debts;
-    weir__tables_unlock();
-}
-
-void weir__debts_sweep(const struct gpu *gpu)
-{
-    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    weir__tables_lock();
-    struct weir__debts *all = retired;
-    retired = NULL;
-    weir__tables_unlock();
-    while (all) {
-        struct weir__debts *debts = all;
-        struct weir__fences *fences = debts->fences;
-        all = debts->next;
-        if (fences->gpu == gpu && weir__debts_are_settled(debts) && debts->end(debts)) {
-            weir__fences_leave(fences);
-            continue;
-        }
-        weir__tables_lock();
-        debts->next = retired;
-        retired = debts;
-        weir__tables_unlock();
-    }
-    weir__relaxed_end(gpu, mode);
 }
