@@ -96,8 +96,8 @@ static weir_status pair(weir *w, const struct mode *mode, unsigned long which)
 static weir_status run_pairs(weir *w, const struct mode *mode, unsigned long count, unsigned long pairs)
 {
     weir_status status = WEIR_OK;
-    for (unsigned long i = 0; i < pairs && status == WEIR_OK; i++)
-        status = pair(w, mode, i % count);
+    for (unsigned long i = 0, which = 0; i < pairs && status == WEIR_OK; i++, which = which + 1 < count ? which + 1 : 0)
+        status = pair(w, mode, which);
     return status;
 }
 
