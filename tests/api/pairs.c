@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * pairs.c - what an allocation and its free ask of CUDA. A call of CUDA costs as much as all that Weir does for a cached request, so this
- * table keeps the path of a request cheap: a row that grows is to have a reason.
+ * table keeps the path of a request cheap: a row that grows is to have a reason. No pair reads the clock more than twice.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "tests/api/fixture.h"
+#include "tests/api/hook.h"
 #include "tests/support/suite.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))

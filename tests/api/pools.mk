@@ -61,8 +61,9 @@ tests_api_open_LDADD = tests/api/libfixture.la
 
 check_PROGRAMS += tests/api/pairs
 TESTS += tests/api/pairs
-tests_api_pairs_SOURCES = tests/api/pairs.c
+tests_api_pairs_SOURCES = tests/api/pairs.c $(hook_sources)
 tests_api_pairs_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_pairs_LDFLAGS = $(hook_ldflags)
 tests_api_pairs_LDADD = tests/api/libfixture.la
 
 check_PROGRAMS += tests/api/pools
