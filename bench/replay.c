@@ -129,7 +129,7 @@ static void give_up(struct run *run, size_t stream, uint64_t before, size_t now)
 {
     struct weir__entry *entry = weir__recent_drain(&run->recent[stream], before);
     for (; entry; entry = entry->next)
-        weir__arena_give(&run->arena, entry->extent, &run->streams[stream], now);
+        weir__arena_give(&run->arena, entry->from, &run->streams[stream], now);
 }
 
 static void keep(struct run *run, size_t stream, const struct trace_step *step, struct weir__extent *extent, size_t now)
@@ -139,7 +139,7 @@ static void keep(struct run *run, size_t stream, const struct trace_step *step, 
     uint64_t taken = run->arena.small.extents.live_bytes + run->arena.large.extents.live_bytes;
     while (weir__recent_is_full(recent, step->bytes, taken))
         give_up(run, stream, recent->entries[0]->stamp + 1, now);
-    *entry = (struct weir__entry){.size = step->bytes, .stamp = now, .extent = extent};
+    *entry = (struct weir__entry){.size = step->bytes, .stamp = now, .from = extent};
     weir__recent_add(recent, entry);
 }
 
@@ -151,7 +151,7 @@ static struct weir__extent *take_kept(struct run *run, size_t stream, uint64_t b
         return NULL;
     weir__recent_remove(&run->recent[stream], entry);
     run->result.hits++;
-    return entry->extent;
+    return entry->from;
 }
 
 /* Whether any of the streams had something for this one to wait for. */

@@ -224,7 +224,8 @@ WEIR_API WEIR_CHECK weir_status weir_reload(weir *w, const char *policy_file, we
  * Allocates as cudaMallocAsync() does, from the pool that the policy gives to this stream: that of the opened stream with this handle, else
  * defaults.pool.
  * size: bytes; 0 gives NULL. device: the CUDA device of the memory. stream: 0 is that device's legacy stream, or the calling thread's
- * per-thread stream if compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM. *ptr: a block aligned to 512 bytes, free it with weir_free().
+ * per-thread stream if compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM. *ptr: a block that begins at a multiple of 512 bytes, or of the
+ * pool's `align`; free it with weir_free().
  * Stream order: the block may be used by work behind this call on `stream`, and by other streams that wait for it.
  * On an opened stream the block may come from the stream's cache (see Streams), without a call of CUDA.
  * When CUDA has no memory left the recovery ladder runs (weir-policy(5), on_oom): the call can then take as long as its deadline plus one
@@ -389,7 +390,8 @@ WEIR_API const char *weir_rung_name(weir_rung rung);
  * One pool. In every snapshot   live + cached + slack = used   and   used + idle = reserved.
  * slack is the difference between the size classes of live blocks and the requested sizes (less than 12.5 % above 4 KiB; up to 4 KiB
  * classes are multiples of 512 bytes), and all blocks of other code in a pool that Weir shares with it (backing: default, current). An
- * arena counts in steps of 512 bytes. A pool with share.scrub clears whole steps of 512 bytes, and counts each request as such steps.
+ * arena counts in steps of 512 bytes. A pool with share.scrub clears whole steps of 512 bytes, and counts each request as such steps; a pool
+ * with `align` counts whole multiples of that.
  */
 typedef struct weir_pool_stats {
     const char *name;
@@ -427,6 +429,7 @@ typedef struct weir_pool_stats {
     uint64_t obtainable; /* a request of this size surely succeeds while nobody else takes memory of the device: a lower bound by the cap
                             and the device. Idle memory counts for an arena, which can move its free pages. It does not count for a CUDA
                             pool, where live blocks may pin it: weir_pool_trim() first shows the real figure. 0 for a pool of host memory */
+    uint64_t align; /* each block begins at a multiple of so many bytes: `align` of the policy, at least 512 */
 } weir_pool_stats;
 
 /* One device. */

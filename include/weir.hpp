@@ -29,6 +29,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -1215,7 +1216,8 @@ class weir
 template <class OutOfMemory = out_of_memory> class basic_resource
 {
   public:
-    static constexpr std::size_t max_alignment = 512; /* of every block. More is refused, with WEIR_INVALID */
+    static constexpr std::size_t max_alignment = 512; /* of every block; of blocks of a pool with `align`, what that says. More is refused,
+                                                         with WEIR_INVALID */
 
     /* Of that weir, which outlives all copies and their blocks: the policy says which pool serves a stream. */
     basic_resource(const weir &w, int device) : state_(std::make_shared<state>(w.get(), nullptr, device, nullptr))
@@ -1250,7 +1252,7 @@ template <class OutOfMemory = out_of_memory> class basic_resource
     result<void *> try_allocate(weir_cuda_stream stream, std::size_t bytes, std::size_t alignment = max_alignment) noexcept
     {
         void *ptr = nullptr;
-        if (!is_served(alignment))
+        if (!is_power_of_two(alignment) || (alignment > max_alignment && alignment > state_->alignment()))
             return refused(alignment);
         weir_status status = state_->from ? weir_pool_malloc(state_->from, &ptr, bytes, stream)
                                           : weir_malloc(state_->w, &ptr, bytes, state_->device, stream);
@@ -1330,24 +1332,45 @@ template <class OutOfMemory = out_of_memory> class basic_resource
             return weir_stream_handle(own);
         }
 
+        /* The alignment that all blocks have, whichever pool serves a stream: no reload changes it. */
+        std::size_t alignment() noexcept
+        {
+            std::lock_guard<std::mutex> guard(lock);
+            weir_stats *stats = nullptr;
+            if (aligned || weir_stats_take(w, nullptr, &stats) != WEIR_OK)
+                return aligned ? aligned : max_alignment;
+            aligned = std::size_t(-1);
+            for (std::size_t i = 0; const weir_pool_stats *pool = weir_stats_pool(stats, i); i++)
+                if (pool->device == device && (!from || !std::strcmp(pool->name, weir_pool_name(from))) && pool->align < aligned)
+                    aligned = std::size_t(pool->align);
+            weir_stats_free(stats);
+            return aligned;
+        }
+
         std::shared_ptr<const weirpp::weir> owner; /* NULL: the weir is borrowed */
         ::weir *w;
         weir_pool *from; /* NULL: as the policy says */
         int device;
-        std::mutex lock; /* guards `own` until it is made */
+        std::mutex lock; /* guards `own` and `aligned` until they are set */
         weir_stream *own = nullptr;
+        std::size_t aligned = 0;
     };
 
-    static bool is_served(std::size_t alignment) noexcept
+    static bool is_power_of_two(std::size_t alignment) noexcept
     {
-        return alignment <= max_alignment && alignment && !(alignment & (alignment - 1));
+        return alignment && !(alignment & (alignment - 1));
     }
 
-    static failure refused(std::size_t alignment) noexcept
+    failure refused(std::size_t alignment) const noexcept
     {
         weir_error error = WEIR_ERROR_INIT;
-        std::snprintf(error.text, sizeof error.text, "alignment %zu: blocks are aligned to %zu bytes; ask for a power of two up to that",
-                      alignment, max_alignment);
+        if (is_power_of_two(alignment))
+            std::snprintf(error.text, sizeof error.text,
+                          "alignment %zu: blocks begin at multiples of %zu bytes; ask for no more, or write `align: %zu` (2MiB at most) for the "
+                          "pools of device %d in the policy",
+                          alignment, state_->alignment(), alignment, state_->device);
+        else
+            std::snprintf(error.text, sizeof error.text, "alignment %zu is no power of two", alignment);
         return failure(WEIR_INVALID, error);
     }
 

@@ -50,6 +50,7 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     read_audit(&pool->adapted.unused, &stats->kept_unused, &stats->kept_unused_ms);
     read_audit(&pool->adapted.missed, &stats->given_missed, &stats->given_missed_ms);
     stats->keep = atomic_load(&pool->settings.keep);
+    stats->align = pool->backing->align;
 
     stats->used = stats->live + stats->cached;
     int code = weir__pool_read(pool, GPU_POOL_USED, &stats->used);

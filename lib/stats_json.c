@@ -94,6 +94,7 @@ static const struct member pool_members[] = {
     { POOL(release_threshold), UINT },
     { POOL(keep), UINT },
     { POOL(obtainable), UINT },
+    { POOL(align), UINT },
     { POOL(live_blocks), UINT },
     { POOL(graph_blocks), UINT },
     { POOL(mallocs), UINT },

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "policy/parse.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "policy/origin.h"
 #include "policy/value.h"
+
+#define ALIGN_LEAST 512 /* that of all blocks of CUDA's */
 
 static const struct policy_origin *pool_origin(const struct policy_pool *pool, const char *key)
 {
@@ -66,6 +69,21 @@ static void check_ipc(const struct policy_pool *pool, struct policy_report *repo
              "does not go with ipc: blocks of an exportable pool are never cached; write off, or remove this key or ipc");
     if (pool->location.kind != POLICY_LOCATION_DEVICE)
         fail(report, pool, "location", "does not go with ipc: only device memory can be exported; write device, or remove ipc");
+}
+
+/* The addresses of blocks in importing processes are CUDA's choice. */
+static void check_align(const struct policy_pool *pool, struct policy_report *report)
+{
+    const struct policy_origin *origin = pool_origin(pool, "align");
+    if (origin->refused)
+        return;
+    uint64_t below = UINT64_C(1) << (63 - __builtin_clzll(pool->align));
+    if (pool->align != below)
+        policy_report_add(report, origin->mark, origin->path, "is %" PRIu64 " bytes, which is no power of two; write %" PRIu64 " or %" PRIu64,
+                          pool->align, below, below * 2);
+    if (pool->ipc != POLICY_IPC_NONE && pool->align > ALIGN_LEAST)
+        fail(report, pool, "align",
+             "does not go with ipc, as CUDA chooses the addresses of blocks in importing processes; remove this key or ipc");
 }
 
 /* Keys that mean nothing without another. */
@@ -288,6 +306,7 @@ void policy_check(const struct policy *policy, struct policy_report *report)
         check_arena(pool, report);
         check_backing(pool, report);
         check_location(pool, report);
+        check_align(pool, report);
         check_cap(pool, report);
         check_sizes(pool, report);
         check_cache(pool, report);

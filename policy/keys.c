@@ -5,6 +5,7 @@
 
 #define BYTES_MAX INT64_MAX                  /* 8 EiB, so that sums of a few sizes cannot overflow */
 #define CACHE_MIN 512                        /* CUDA's smallest block, which is the smallest size class */
+#define ALIGN_MAX (UINT64_C(2) << 20)        /* the unit of an arena's pages */
 #define RING_MIN (UINT64_C(64) << 10)
 #define RING_MAX (UINT64_C(1) << 30)
 #define IPC_BLOCK_MAX (UINT64_C(5248) << 20) /* importing more crashes the importer (measured) */
@@ -218,6 +219,15 @@ static const struct policy_key pool_keys[] = {
         .help = "The cap of the pool and its small twin together. A request above it fails as out of memory. none: no cap. quota: all "
                 "that the process may have of the device, see QUOTAS. A pool without this key is capped at the quota, if one is set. "
                 "Pool and twin grow by 32MiB each, so a cap below 64MiB, or below 32MiB without a twin, is refused.",
+    },
+    {
+        POOL_KEY("align", BYTES, align),
+        FROM_TO(CACHE_MIN, ALIGN_MAX),
+        .initial = "512",
+        .write = "a power of two from 512 to 2MiB, as in 4KiB",
+        .help = "Each block of the pool begins at a multiple of this, as GPUDirect Storage (4KiB) and windows of NCCL need it. Requests are "
+                "rounded up to such multiples, and counted so. An exportable pool cannot have it, as CUDA chooses the address in the "
+                "importing process.",
     },
     {
         POOL_KEY("small_below", BYTES, small_below),
@@ -469,31 +479,4 @@ const struct policy_key *policy_key_find(enum policy_scope scope, const char *na
             return &scopes[scope].keys[i];
     }
     return NULL;
-}
-
-bool policy_key_is_group(enum policy_scope scope, const char *name)
-{
-    size_t len = strlen(name);
-    for (size_t i = 0; i < scopes[scope].count; i++)
-        if (strncmp(scopes[scope].keys[i].name, name, len) == 0 && scopes[scope].keys[i].name[len] == '.')
-            return true;
-    return false;
-}
-
-const struct policy_key *policy_key_switch(enum policy_scope scope, const struct policy_key *key)
-{
-    size_t len = strcspn(key->name, ".");
-    for (size_t i = 0; key->name[len] && i < scopes[scope].count; i++) {
-        const struct policy_key *above = &scopes[scope].keys[i];
-        if (above->type == POLICY_TYPE_SWITCH && strlen(above->name) == len && strncmp(above->name, key->name, len) == 0)
-            return above;
-    }
-    return NULL;
-}
-
-bool policy_key_is_served(const struct policy_pool *pool, const struct policy_key *key)
-{
-    if (!key->needs)
-        return true;
-    return strcmp(key->needs, "ipc") == 0 ? pool->ipc != POLICY_IPC_NONE : pool->share_socket != NULL;
 }

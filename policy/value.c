@@ -293,3 +293,34 @@ const char *policy_value_text(const struct policy_reading *reading, const struct
         forms[key->type]->put(&out, value);
     return out.text;
 }
+
+/* Keys beside keys ----------------------------------------------------------------------------------------------------------------------- */
+
+bool policy_key_is_group(enum policy_scope scope, const char *name)
+{
+    size_t len = strlen(name), count;
+    const struct policy_key *keys = policy_keys(scope, &count);
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(keys[i].name, name, len) == 0 && keys[i].name[len] == '.')
+            return true;
+    return false;
+}
+
+const struct policy_key *policy_key_switch(enum policy_scope scope, const struct policy_key *key)
+{
+    size_t len = strcspn(key->name, "."), count;
+    const struct policy_key *keys = policy_keys(scope, &count);
+    for (size_t i = 0; key->name[len] && i < count; i++) {
+        const struct policy_key *above = &keys[i];
+        if (above->type == POLICY_TYPE_SWITCH && strlen(above->name) == len && strncmp(above->name, key->name, len) == 0)
+            return above;
+    }
+    return NULL;
+}
+
+bool policy_key_is_served(const struct policy_pool *pool, const struct policy_key *key)
+{
+    if (!key->needs)
+        return true;
+    return strcmp(key->needs, "ipc") == 0 ? pool->ipc != POLICY_IPC_NONE : pool->share_socket != NULL;
+}

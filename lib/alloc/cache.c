@@ -134,6 +134,10 @@ static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned cla
                                      struct weir__entry **victims, struct weir__noted *noted)
 {
     struct weir__cache *cache = &stream->cache;
+    if (weir__pool_rounds(stream->pool)) {
+        size = weir__pool_round(stream->pool, size);
+        class = weir__class_of(size);
+    }
     struct weir__entry *entry = find(stream, class, size);
     if (!entry) {
         drop_stale(stream, ask, victims);

@@ -158,7 +158,7 @@ SLOW weir_status malloc_large(weir_stream *s, void **ptr, size_t size, unsigned 
 
 SLOW weir_status malloc_otherwise(weir_stream *s, void **ptr, size_t size, unsigned class)
 {
-    if (weir__is_forked() || !s || !ptr)
+    if (weir__is_forked() || !s || !ptr || weir__pool_rounds(s->pool))
         return malloc_slowly(s, ptr, size, class);
     if (!weir__pool_caches(s->pool, class))
         return weir__recent_count(&s->cache.recent) ? malloc_large(s, ptr, size, class) : malloc_slowly(s, ptr, size, class);

@@ -48,7 +48,7 @@ static int give_to_arena(const struct weir__block *block, struct weir__user *use
     user->may_capture = opened && atomic_load_explicit(&pool->cache.capture_check, memory_order_relaxed);
     if (!user->line)
         return WEIR__PAGE_NO_HOST_MEMORY;
-    int code = pool->backing->ops->give(pool->backing, block->ptr, block->extent, user);
+    int code = pool->backing->ops->give(pool->backing, block->ptr, block->from, user);
     if (named)
         weir__line_put(named);
     return code;
@@ -58,13 +58,15 @@ int weir__return_block(const struct weir__block *block, int device, gpu_stream s
 {
     weir_pool *pool = block->pool;
     struct weir__user user;
+    if (block->graph)
+        return pool->w->gpu->free_async(block->from ? block->from : block->ptr, stream);
     user.handle = stream;
     user.device = device;
     user.line = opened ? opened->line : line;
     if (pool->backing->ops->names_streams)
         return give_to_arena(block, &user, opened);
-    int code = pool->backing->ops->give(pool->backing, block->ptr, block->extent, &user);
-    if (code == GPU_SUCCESS && pool->native.is_exportable && !block->graph)
+    int code = pool->backing->ops->give(pool->backing, block->ptr, block->from, &user);
+    if (code == GPU_SUCCESS && pool->native.is_exportable)
         mark_free(pool, weir__class_given(block->class, block->size), stream, user.line);
     return code;
 }
@@ -172,7 +174,7 @@ static weir_status free_block(weir *w, const struct weir__block *block, gpu_stre
     enum gpu_capture_mode mode = weir__plain_begin(w);
     /* Taken before the free: after it another thread can get a block at the same address, and must get a later number. */
     uint64_t order = weir__record_order(&w->recorder);
-    int code = block->graph ? gpu->free_async(block->ptr, stream) : weir__return_block(block, device, stream, opened, NULL);
+    int code = weir__return_block(block, device, stream, opened, NULL);
     if (code == GPU_SUCCESS) {
         weir__pool_count_free(block);
         weir__record_block(block->graph ? WEIR__KIND_GRAPH_FREE : WEIR__KIND_FREE, block, stream, order);

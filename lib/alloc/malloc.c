@@ -32,11 +32,17 @@ static weir_status ask_for_graph(struct weir__request *request, void **ptr)
 {
     weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
+    const struct weir__backing *native = &pool->native.backing;
+    void *base;
     weir__cuda_begin(&pool->native);
-    int code = gpu->malloc_async(ptr, request->asked, request->small ? pool->native.small : pool->native.handle, request->stream);
+    int code = gpu->malloc_async(&base, weir__cuda_wide(native, request->asked), request->small ? pool->native.small : pool->native.handle,
+                                 request->stream);
     weir__cuda_end(&pool->native);
-    if (code == GPU_SUCCESS)
+    if (code == GPU_SUCCESS) {
+        *ptr = weir__cuda_aligned(native, base);
+        request->ask.from = *ptr == base ? NULL : base;
         return WEIR_OK;
+    }
     return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%s from pool '%s' on a capturing stream of device %d",
                           WEIR__BYTES(request->asked), pool->name, pool->device->index);
 }
@@ -211,7 +217,7 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
         weir__request_make_way(request, opened);
     struct weir__plain plain __attribute__((cleanup(weir__plain_restore), unused)) = { w, weir__plain_begin(w) };
     status = block->graph ? ask_for_graph(request, &block->ptr) : ask(request, &block->ptr);
-    block->extent = request->ask.extent;
+    block->from = request->ask.from;
     if (status == WEIR_OK && !block->graph && request->got < request->rounded)
         forget_class(block);
     if (status == WEIR_OK && !block->graph && atomic_load_explicit(&block->pool->settings.scrub, memory_order_relaxed))
@@ -246,6 +252,8 @@ weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, const struct w
        bytes of the block are cleared too. */
     if (atomic_load_explicit(&pool->settings.scrub, memory_order_relaxed) && size <= SIZE_MAX - BLOCK_STEP)
         size = (size + BLOCK_STEP - 1) / BLOCK_STEP * BLOCK_STEP;
+    if (weir__pool_rounds(pool))
+        size = weir__pool_round(pool, size);
     struct weir__request request = { .pool = pool, .asked = size, .stream = raw->handle, .id = raw->id };
     request.opened = raw->is_open ? opened : NULL;
     struct weir__block block = { .size = size, .pool = pool };

@@ -469,7 +469,7 @@ int weir__arena_create(uint64_t memory, const void *group, struct weir__backing 
             weir__fences_leave(fences);
         return WEIR__PAGE_NO_HOST_MEMORY;
     }
-    made->backing = (struct weir__backing){.ops = &ops, .gpu = gpu, .device = captures->device, .lock = captures->lock};
+    made->backing = (struct weir__backing){.ops = &ops, .gpu = gpu, .device = captures->device, .lock = captures->lock, .align = captures->align};
     made->captures = captures;
     weir__debts_init(&made->backing.debts, fences);
     made->backing.debts.group = group;

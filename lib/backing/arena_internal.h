@@ -100,7 +100,7 @@ static inline uint64_t weir__mapped_bytes(const struct weir__mapped *mapped)
 /* The operations of the same names (without "mapped") in struct weir__backing_ops. */
 int weir__mapped_serve(struct weir__backing *backing, struct weir__ask *ask, uint64_t bytes, void **block);
 int weir__mapped_extend(struct weir__backing *backing, uint64_t bytes);
-int weir__mapped_give(struct weir__backing *backing, void *block, struct weir__extent *extent, struct weir__user *user);
+int weir__mapped_give(struct weir__backing *backing, void *block, void *from, struct weir__user *user);
 
 /* The tracker of the arena's debts (fence.h). */
 extern const struct weir__tracker weir__mapped_tracker __attribute__((visibility("hidden")));

@@ -247,7 +247,9 @@ int weir__mapped_extend(struct weir__backing *backing, uint64_t bytes)
     struct weir__mapped *mapped = weir__mapped_of(backing);
     struct weir__extent *extent;
     uint64_t waited = 0;
-    int code = grow(mapped, NULL, bytes, &extent, &waited);
+    /* The rest of the page may serve another request before this extent is given back, and has to begin at a multiple as well. */
+    int code = grow(mapped, NULL, bytes > UINT64_MAX - backing->align ? bytes : (bytes + backing->align - 1) & -backing->align, &extent,
+                    &waited);
     if (code != GPU_SUCCESS)
         return code_of(code);
     weir__spin_lock(&mapped->lock);
@@ -326,8 +328,9 @@ static void cover(struct weir__line *line, bool in_steps)
         weir__line_renew(line);
 }
 
-int weir__mapped_give(struct weir__backing *backing, void *block, struct weir__extent *extent, struct weir__user *user)
+int weir__mapped_give(struct weir__backing *backing, void *block, void *from, struct weir__user *user)
 {
+    struct weir__extent *extent = from;
     enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
     int code = user->may_capture ? backing->gpu->stream_capture_status(user->handle, &capture) : GPU_SUCCESS;
     (void)block; /* the extent has the address */

@@ -58,7 +58,10 @@ struct weir__ask {
     bool small;    /* the request goes to the twin, not to the pool itself */
     bool is_alone; /* no other thread asks the pool at this time, as in recovery: a refused request must leave no memory with the pool */
 
-    struct weir__extent *extent; /* the extent that an arena gave to the request */
+    union {
+        struct weir__extent *extent; /* the extent that an arena gave to the request */
+        void *from; /* that extent; or the pointer that CUDA gave, if the block begins above it for the sake of `align`, else NULL */
+    };
     /* the reason for GPU_OUT_OF_MEMORY: a WEIR__LACK code or one of page.h. 0: the device has no memory left */
     int lack;
     /* nanoseconds that the request has waited for other threads or for frees, and that no recorded event has reported yet */
@@ -102,9 +105,9 @@ struct weir__backing_ops {
     /* Called after a refused request that other threads' requests ran beside. Returns whether that request may have left memory with the
        pool, and sets *keep to the bytes that are to stay reserved. */
     bool (*was_refused)(struct weir__backing *backing, struct weir__ask *ask, uint64_t *keep);
-    /* Frees a block in stream order. Returns the code, or WEIR__PAGE_NO_HOST_MEMORY. After a failure the block is still live. In any
+    /* Frees a block in stream order. from: as ask->from was. Returns the code, or WEIR__PAGE_NO_HOST_MEMORY. After a failure the block is still live. In any
        capture mode. */
-    int (*give)(struct weir__backing *backing, void *block, struct weir__extent *extent, struct weir__user *user);
+    int (*give)(struct weir__backing *backing, void *block, void *from, struct weir__user *user);
     /* Allocates and frees `bytes`, so that the backing has that memory idle afterwards. Returns the code. */
     int (*extend)(struct weir__backing *backing, uint64_t bytes);
     /* Gives idle memory back to the device until `keep` bytes are reserved. is_patient: first waits a moment for the last frees of idle
@@ -158,6 +161,9 @@ struct weir__backing {
     const struct weir__backing_ops *ops; /* this member and the next two never change */
     const struct gpu *gpu;
     int device;
+    /* each block begins at a multiple of this many bytes. Above WEIR__ALIGN_LEAST callers ask for whole multiples only. Fixed after
+       creation */
+    uint64_t align;
     struct weir__debts debts; /* the memory that was freed and is not known to be complete. The group is the device of the weir */
     pthread_mutex_t *lock;      /* the pool's lock. It guards the attributes, and the order in which they are written to CUDA */
     /* bytes that stay reserved when a stream is synchronised. This member and the next are written under *lock */
@@ -165,6 +171,7 @@ struct weir__backing {
     /* If other streams have more bytes pending than this limit, a stream waits for their frees instead of letting the backing grow. With
        UINT64_MAX no stream waits */
     _Atomic uint64_t pending_max;
+#define WEIR__ALIGN_LEAST 512 /* the alignment of CUDA's blocks */
 #define WEIR__PENDING_AUTO (UINT64_MAX - 1) /* a limit by which the reserved bytes stay at the peak of the bytes in use, plus a little */
 };
 

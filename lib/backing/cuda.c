@@ -44,9 +44,8 @@ int weir__cuda_ask(struct weir__cuda *cuda, struct weir__ask *ask, uint64_t byte
     return code == GPU_OUT_OF_MEMORY ? refuse(cuda, ask, bytes) : code;
 }
 
-static int serve(struct weir__backing *backing, struct weir__ask *ask, uint64_t bytes, void **block)
+static int serve_within(struct weir__cuda *cuda, struct weir__ask *ask, uint64_t bytes, void **block)
 {
-    struct weir__cuda *cuda = cuda_of(backing);
     uint64_t watched = atomic_load_explicit(&cuda->cap.max_size, memory_order_relaxed);
     if (watched)
         return weir__cap_serve(cuda, watched, ask, bytes, block);
@@ -55,6 +54,31 @@ static int serve(struct weir__backing *backing, struct weir__ask *ask, uint64_t 
     if (__builtin_expect(atomic_load_explicit(&cuda->cap.max_size, memory_order_relaxed) != 0, false))
         weir__cap_forget_room(&cuda->cap);
     return code;
+}
+
+/* Serves a request of a pool with `align`. As all requests are multiples of the alignment, CUDA's blocks mostly begin at multiples too, but
+   not beside blocks of other code. Such a block is freed again, and the next one is larger, so that there is a multiple in it. */
+static __attribute__((noinline)) int serve_aligned(struct weir__cuda *cuda, struct weir__ask *ask, uint64_t bytes, void **block)
+{
+    void *base;
+    int code = serve_within(cuda, ask, bytes, &base);
+    ask->from = NULL;
+    if (code == GPU_SUCCESS && (uintptr_t)base % cuda->backing.align) {
+        for (int tries = 0; tries < 2 && (code = cuda->backing.gpu->free_async(base, ask->user.handle)) != GPU_SUCCESS; tries++)
+            continue;
+        if (code == GPU_SUCCESS)
+            code = serve_within(cuda, ask, weir__cuda_wide(&cuda->backing, bytes), &base);
+        ask->from = base;
+    }
+    if (code == GPU_SUCCESS)
+        *block = weir__cuda_aligned(&cuda->backing, base);
+    return code;
+}
+
+static int serve(struct weir__backing *backing, struct weir__ask *ask, uint64_t bytes, void **block)
+{
+    struct weir__cuda *cuda = cuda_of(backing);
+    return backing->align > WEIR__ALIGN_LEAST ? serve_aligned(cuda, ask, bytes, block) : serve_within(cuda, ask, bytes, block);
 }
 
 static bool was_refused(struct weir__backing *backing, struct weir__ask *ask, uint64_t *keep)
@@ -74,10 +98,9 @@ static bool was_refused(struct weir__backing *backing, struct weir__ask *ask, ui
     return before[false] < reserved[false] || before[true] < reserved[true];
 }
 
-static int give(struct weir__backing *backing, void *block, struct weir__extent *extent, struct weir__user *user)
+static int give(struct weir__backing *backing, void *block, void *from, struct weir__user *user)
 {
-    (void)extent;
-    return backing->gpu->free_async(block, user->handle);
+    return backing->gpu->free_async(from ? from : block, user->handle);
 }
 
 /* Allocates and frees a block of `bytes` on a stream of its own, so that the pool has the memory idle. */
@@ -370,6 +393,7 @@ static const struct weir__backing_ops ops = {
 void weir__cuda_init(struct weir__cuda *cuda, struct weir__fences *fences, const void *group, pthread_mutex_t *lock)
 {
     cuda->backing = (struct weir__backing){.ops = &ops, .gpu = fences->gpu, .device = fences->device, .lock = lock};
+    cuda->backing.align = WEIR__ALIGN_LEAST;
     weir__debts_init(&cuda->backing.debts, fences);
     cuda->backing.debts.group = group;
     weir__cap_init(&cuda->cap, fences, group);

@@ -104,6 +104,19 @@ void weir__cuda_mend(struct weir__cuda *cuda);
    the GPU code. */
 int weir__cuda_copy(const struct weir__cuda *cuda, gpu_pool made, const bool *peers, size_t count);
 
+/* Returns the bytes to ask CUDA for, so that `bytes` from a multiple of the pool's alignment on lie within the block, wherever CUDA puts
+   it. The next function returns the first multiple in a block. */
+static inline uint64_t weir__cuda_wide(const struct weir__backing *backing, uint64_t bytes)
+{
+    uint64_t more = backing->align - WEIR__ALIGN_LEAST;
+    return bytes > UINT64_MAX - more ? bytes : bytes + more;
+}
+
+static inline void *weir__cuda_aligned(const struct weir__backing *backing, const void *base)
+{
+    return (void *)(((uintptr_t)base + backing->align - 1) & -backing->align);
+}
+
 /* Allocates a block on that stream, under no cap but the driver's. Returns the GPU code. */
 int weir__cuda_ask(struct weir__cuda *cuda, struct weir__ask *ask, uint64_t bytes, gpu_stream stream, void **block);
 /* Adds to ask->taken the growth steps that a refused attempt for `bytes` may have left with the pool. */

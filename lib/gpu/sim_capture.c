@@ -153,6 +153,11 @@ int sim_capture_begin(gpu_stream stream, enum gpu_capture_mode mode)
     return 0;
 }
 
+static void unmap(const struct sim_graph_block *block)
+{
+    munmap((char *)block->address - SIM_ALIGNMENT, block->size + SIM_ALIGNMENT);
+}
+
 static void drop_capture(struct sim_capture *capture)
 {
     struct sim_capture **place = &sim.captures;
@@ -165,7 +170,7 @@ static void drop_capture(struct sim_capture *capture)
     while (capture->blocks) {
         struct sim_graph_block *block = capture->blocks;
         capture->blocks = block->next;
-        munmap(block->address, block->size);
+        unmap(block);
         free(block);
     }
     free(capture);
@@ -225,11 +230,12 @@ int sim_capture_malloc(struct sim_capture *capture, size_t size, void **ptr)
     if (!block)
         return GPU_OUT_OF_MEMORY;
     block->size = size;
-    block->address = sim_map_nothing(NULL, size);
-    if (!block->address) {
+    char *nothing = sim_map_nothing(NULL, size + SIM_ALIGNMENT);
+    if (!nothing) {
         free(block);
         return GPU_OUT_OF_MEMORY;
     }
+    block->address = nothing + SIM_ALIGNMENT; /* more alignment than that is not promised */
     block->next = capture->blocks;
     capture->blocks = block;
     capture->bytes += size;
@@ -248,7 +254,7 @@ int sim_capture_free(struct sim_capture *capture, void *ptr)
             continue;
         *place = block->next;
         capture->bytes -= block->size;
-        munmap(block->address, block->size);
+        unmap(block);
         free(block);
         capture->nodes++;
         return 0;

@@ -483,7 +483,7 @@ void sim_pools_clear(void);
 
 /* Returns whether the address is in an address range, mapped or not. */
 bool sim_map_has(const void *ptr);
-/* Reserves addresses without memory and without access: at `address`, or anywhere if it is NULL. Returns NULL if the process gets none. */
+/* Reserves addresses without memory and access at `address` (NULL: at a multiple of GPU_PAGE_UNIT). Returns NULL if the process gets none. */
 void *sim_map_nothing(void *address, uint64_t size);
 /* Returns whether the device has access to each byte; the first byte is in an address range. */
 bool sim_map_can_touch(int device, const void *ptr, size_t size);

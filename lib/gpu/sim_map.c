@@ -124,8 +124,17 @@ void sim_map_count(size_t *ranges, size_t *pages)
 void *sim_map_nothing(void *address, uint64_t size)
 {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (address ? MAP_FIXED : 0);
-    void *mapped = mmap(address, size, PROT_NONE, flags, -1, 0);
-    return mapped == MAP_FAILED ? NULL : mapped;
+    /* Reserve one unit more and give the surplus back, so that the addresses begin at a multiple of the unit. */
+    uint64_t rounded = sim_round_up(size, (uint64_t)sysconf(_SC_PAGESIZE)), span = rounded + (address ? 0 : GPU_PAGE_UNIT);
+    unsigned char *mapped = span >= size ? mmap(address, span, PROT_NONE, flags, -1, 0) : MAP_FAILED;
+    uint64_t head = mapped == MAP_FAILED || address ? 0 : -(uint64_t)(uintptr_t)mapped % GPU_PAGE_UNIT;
+    if (mapped == MAP_FAILED)
+        return NULL;
+    if (head)
+        munmap(mapped, head);
+    if (!address)
+        munmap(mapped + head + rounded, GPU_PAGE_UNIT - head);
+    return mapped + head;
 }
 
 static bool charge(int device, uint64_t bytes)
@@ -194,18 +203,12 @@ int sim_range_reserve(int device, uint64_t size, void **range)
     if (code)
         return code;
     struct sim_address_range *made = size <= addresses_left() ? calloc(1, sizeof(*made)) : NULL;
-    /* Reserve one unit more and give the surplus back, so that the range begins at a multiple of the unit. */
-    uint64_t span = size + GPU_PAGE_UNIT;
-    unsigned char *found = made && span > size ? sim_map_nothing(NULL, span) : NULL;
+    unsigned char *found = made ? sim_map_nothing(NULL, size) : NULL;
     if (!found) {
         free(made);
         return GPU_OUT_OF_MEMORY;
     }
-    uint64_t head = -(uint64_t)(uintptr_t)found % GPU_PAGE_UNIT;
-    if (head)
-        munmap(found, head);
-    munmap(found + head + size, GPU_PAGE_UNIT - head);
-    *made = (struct sim_address_range){.next = sim.map.ranges, .base = found + head, .size = size};
+    *made = (struct sim_address_range){.next = sim.map.ranges, .base = found, .size = size};
     sim.map.ranges = made;
     sim.devices[device].used = true;
     *range = made->base;

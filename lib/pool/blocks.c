@@ -114,7 +114,7 @@ static void write_entry(struct weir__entry *entry, const struct weir__block *blo
     atomic_store_explicit(&entry->ptr, block->ptr, memory_order_relaxed);
     atomic_store_explicit(&entry->guard, block->guard, memory_order_relaxed);
     entry->size = block->size;
-    entry->extent = block->extent;
+    entry->from = block->from;
     entry->origin = block->origin;
     entry->pool = block->pool;
     entry->class = block->class;
@@ -129,7 +129,7 @@ static struct weir__block read_entry(const struct weir__entry *entry)
         .ptr = atomic_load_explicit(&entry->ptr, memory_order_relaxed),
         .guard = atomic_load_explicit(&entry->guard, memory_order_relaxed),
         .size = entry->size,
-        .extent = entry->extent,
+        .from = entry->from,
         .origin = entry->origin,
         .pool = entry->pool,
         .class = entry->class,

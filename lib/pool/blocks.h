@@ -34,7 +34,8 @@ struct weir__block {
     void *ptr;
     uint64_t size; /* bytes asked for */
     weir_pool *pool;
-    struct weir__extent *extent; /* the extent of an arena's block (arena.h); NULL for a block of CUDA's */
+    /* the extent of an arena's block (arena.h). For a block of CUDA's the pointer to free, or NULL if that is ptr */
+    void *from;
     weir__spin *guard; /* the lock of the cache that may keep the block; NULL: the shard's lock guards it */
     uint32_t origin;
     uint8_t class;     /* the block's size class, whose bytes CUDA gave; WEIR__CLASS_NONE: exactly `size` bytes */
@@ -48,7 +49,7 @@ struct weir__entry {
     weir_pool *pool;
     struct weir__entry *next; /* the next entry of the same class in a cache, or the next unused entry of the shard */
     uint64_t stamp;           /* set by a cache: blocks that entered later have higher stamps */
-    struct weir__extent *extent;
+    void *from;
     uint32_t origin;
     uint8_t class;
     bool graph;

@@ -177,6 +177,8 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
         return NULL;
     }
     weir__cuda_init(&pool->native, device->fences, device, &pool->lock);
+    pool->native.backing.align = entry->align;
+    pool->kind.is_rounded = entry->align > WEIR__ALIGN_LEAST;
     pthread_mutex_init(&pool->lock, NULL);
     pool->kind.of = is_private ? WEIR__POOL_OF_STREAM : entry->backing == POLICY_BACKING_DEFAULT ? WEIR__POOL_OF_DRIVER : WEIR__POOL_OF_ENTRY;
     atomic_init(&pool->cache.live_step, !device->w->policy->exact_peaks); /* the settings have the bytes */

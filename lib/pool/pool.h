@@ -74,6 +74,7 @@ struct weir_pool {
     struct {
         enum weir__pool_of of;
         uint64_t small_below; /* requests below this number of bytes go to the small twin; 0: the pool has no twin */
+        bool is_rounded; /* the policy has an `align` above that of CUDA's blocks */
         uint64_t max_block; /* of an exportable pool: bytes of the largest block that may be shared; else UINT64_MAX */
     } kind;
 
@@ -118,7 +119,8 @@ struct weir_pool {
        under lock. */
     struct {
         _Atomic unsigned classes;       /* blocks of the size classes from 1 to this one are cached; 0: nothing is cached */
-        _Atomic unsigned plain_classes; /* the same as `classes` if the recorder does not record cached calls; else 0 */
+        /* the same as `classes` if the recorder does not record cached calls, and requests are not rounded for `align`; else 0 */
+        _Atomic unsigned plain_classes;
         _Atomic uint64_t live_step;     /* bytes that a stream may hand out or take back before it tells the pool; 0, fixed: exact_peaks */
         _Atomic uint64_t per_stream, per_device; /* bytes */
         _Atomic uint64_t idle;                   /* nanoseconds */
@@ -182,6 +184,17 @@ static inline bool weir__pool_is_auto(const weir_pool *pool)
 static inline bool weir__pool_is_exact(const weir_pool *pool)
 {
     return !atomic_load_explicit(&pool->cache.live_step, memory_order_relaxed);
+}
+
+/* Returns whether the policy has `align`, so that requests are rounded to whole multiples of it; the next function returns these bytes. */
+static inline bool weir__pool_rounds(const weir_pool *pool)
+{
+    return __builtin_expect(pool->kind.is_rounded, false);
+}
+static inline size_t weir__pool_round(const weir_pool *pool, size_t size)
+{
+    uint64_t align = pool->backing->align;
+    return size > SIZE_MAX - align ? size : (size + align - 1) & -align;
 }
 
 /* Returns true if caches serve requests of that size class now. */

@@ -192,7 +192,8 @@ void weir__pool_with_entry(weir_pool *pool, void (*use)(const struct policy_pool
 
 static void note_caches(weir_pool *pool)
 {
-    atomic_store(&pool->cache.plain_classes, weir__records_cached(&pool->w->recorder) ? 0 : atomic_load(&pool->cache.classes));
+    bool is_plain = !weir__records_cached(&pool->w->recorder) && !weir__pool_rounds(pool);
+    atomic_store(&pool->cache.plain_classes, is_plain ? atomic_load(&pool->cache.classes) : 0);
 }
 
 void weir__settings_note_all(weir *w)

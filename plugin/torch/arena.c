@@ -189,9 +189,10 @@ static void split(struct torch_arena *arena, struct torch_arena_part *part, size
 
 void *torch_arena_take(struct torch_arena *arena, const void *key, uint64_t id, size_t size, bool is_whole)
 {
-    if (size > SIZE_MAX - TORCH_ARENA_STEP)
+    size_t step = arena->step ? arena->step : TORCH_ARENA_STEP;
+    if (size > SIZE_MAX - step)
         return NULL;
-    size_t rounded = (size + TORCH_ARENA_STEP - 1) / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
+    size_t rounded = (size + step - 1) / step * step;
     struct torch_arena_part *part = find_free(arena, key, id, rounded);
     if (!part)
         return NULL;

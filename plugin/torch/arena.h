@@ -26,6 +26,7 @@ struct torch_arena {
     size_t live_count;                /* number of live parts, */
     size_t waiting_count;             /* and of the live parts that torch_arena_wait() has marked */
     uint64_t looked_count;            /* how many free parts all requests together have looked at */
+    size_t step; /* parts begin at multiples of this many bytes, above TORCH_ARENA_STEP, from the begin of their chunk; 0: of TORCH_ARENA_STEP */
 };
 
 /* The caller of torch_arena_add() sets the first five members. */

@@ -32,7 +32,7 @@ static void tell_block(enum weir__happening happening, const struct weir__block 
                              .size = weir__class_given(block->class, block->size) };
     if (block->graph && happening != WEIR__BLOCK_WENT)
         return;
-    if (block->extent)
+    if (block->from)
         news.size = (news.size + TORCH_ARENA_STEP - 1) / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
     torch_tell(news);
     if (!is_live && !block->guard)

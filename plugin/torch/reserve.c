@@ -206,7 +206,7 @@ static bool find_chunk(struct torch_device *device, const struct torch_reserve *
         return false;
     }
     if (!reserve->source)
-        least = (size + TORCH_ARENA_STEP - 1) / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
+        least = weir__pool_round(device->pool, (size + TORCH_ARENA_STEP - 1) / TORCH_ARENA_STEP * TORCH_ARENA_STEP);
     return take_chunk(device, reserve, chunk, usual, least < usual ? &first : error) ||
            (least < usual && take_chunk(device, reserve, chunk, least, error));
 }
@@ -219,6 +219,7 @@ static void *grow(struct torch_device *device, struct torch_reserve *reserve, st
     void *ptr = NULL;
     bool is_there = find_chunk(device, reserve, &chunk, size, error);
     pthread_mutex_lock(&device->reserve_lock);
+    reserve->arena.step = device->pool->backing->align;
     bool is_added = is_there && torch_arena_add(&reserve->arena, &chunk);
     if (is_added) {
         if (chunk.data) {

@@ -235,6 +235,19 @@ static void resources()
                thrown([&] { one.allocate(nullptr, mib, 3); }) == WEIR_INVALID &&
                one.try_allocate_sync(mib, 0).status() == WEIR_INVALID,
            "alignment_that_blocks_do_not_have_is_refused");
+        {
+            weir_options options = WEIR_OPTIONS_INIT;
+            options.policy_text = "weir: 1\ndefaults: { pool: a }\npools: { a: { align: 4KiB }, b: { align: 64KiB, backing: arena } }\n";
+            weirpp::weir coarse = weirpp::weir::open(options).value();
+            weirpp::resource any(coarse, 0), finer(coarse, coarse.pool("b", 0).value());
+            void *page = any.allocate(nullptr, 5000, 4096), *wide = finer.allocate_sync(70000, 65536);
+            is(reinterpret_cast<std::uintptr_t>(page) % 4096 == 0 && reinterpret_cast<std::uintptr_t>(wide) % 65536 == 0,
+               "alignment_of_the_pool_is_served");
+            any.deallocate(nullptr, page, 5000, 4096);
+            finer.deallocate_sync(wide, 70000, 65536);
+            is(any.try_allocate(nullptr, 5000, 8192).status() == WEIR_INVALID && finer.try_allocate_sync(1, 131072).status() == WEIR_INVALID,
+               "alignment_that_some_pool_does_not_have_is_refused");
+        }
         weirpp::resource nowhere(w, 9);
         is(thrown([&] { nowhere.allocate_sync(mib); }) == WEIR_NOT_FOUND &&
                thrown([&] { nowhere.allocate(nullptr, mib); }) == WEIR_NOT_FOUND,

@@ -20,6 +20,27 @@ static void set_up(void)
     weir_torch_free(plug_malloc(SIZE, 0, a), SIZE, 0, a);
 }
 
+/* Parts of a reserve begin at multiples of the `align` of the pool, too. */
+START_TEST(memory_of_a_graph_is_aligned_as_the_pool_is)
+{
+    static const size_t sizes[] = {1, 70000, 3 * MIB + 1, 512};
+    void *parts[4];
+    plug_set_up("memory=1GiB", "weir: 1\npools: { p: { align: 64KiB } }\n");
+    gpu_stream stream = plug_stream(0);
+    weir_torch_free(plug_malloc(SIZE, 0, stream), SIZE, 0, stream);
+    plug_capture_begin(0, 1, stream);
+    for (size_t i = 0; i < 4; i++) {
+        parts[i] = plug_malloc(sizes[i], 0, stream);
+        ck_assert_uint_eq((uintptr_t)parts[i] % (64 * KIB), 0);
+    }
+    ck_assert_uint_eq(plug_capture_end(0, 1, stream), 0);
+    for (size_t i = 0; i < 4; i++)
+        weir_torch_free(parts[i], sizes[i], 0, stream);
+    weir_torch_release_pool(0, plug_id(1));
+    plug_expect_empty(0);
+}
+END_TEST
+
 /* Within a capture --------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(memory_of_a_graph_makes_no_node)
@@ -836,6 +857,6 @@ int main(void)
               capture_within_use_mem_pool_has_its_own_reserve, two_threads_capture_at_a_time, figures_have_parts_and_not_chunks);
     tcase = suite_case(suite, "machines", 60);
     suite_add(tcase, captures_go_on_beside_all_else, capture_begins_before_the_device_is_synchronised_or_behind_it,
-              cache_that_does_not_ask_whether_a_stream_captures_is_left_alone_by_a_capture);
+              cache_that_does_not_ask_whether_a_stream_captures_is_left_alone_by_a_capture, memory_of_a_graph_is_aligned_as_the_pool_is);
     return suite_run(suite);
 }

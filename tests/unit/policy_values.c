@@ -384,7 +384,7 @@ START_TEST(values_are_shown_in_the_order_of_the_key_table)
     policy_each_value(policy, list_value, &listing);
     ck_assert_str_eq(listing.paths, "weir defaults.pool capture keeper exact_peaks control record.level record.ring record.stacks "
                                      "pools.p.devices pools.p.backing pools.p.current "
-                                    "pools.p.location pools.p.release_threshold pools.p.initial_size pools.p.max_size pools.p.small_below "
+                                    "pools.p.location pools.p.release_threshold pools.p.initial_size pools.p.max_size pools.p.align pools.p.small_below "
                                     "pools.p.reuse.event_dependencies pools.p.reuse.opportunistic pools.p.reuse.internal_dependencies "
                                     "pools.p.reuse.pending_max pools.p.peer_access pools.p.on_oom.steps pools.p.on_oom.deadline pools.p.cache.per_stream "
                                     "pools.p.cache.per_device pools.p.cache.largest pools.p.cache.idle pools.p.cache.capture_check "
