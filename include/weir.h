@@ -429,6 +429,7 @@ typedef struct weir_pool_stats {
     uint64_t obtainable; /* a request of this size surely succeeds while nobody else takes memory of the device: a lower bound by the cap
                             and the device. Idle memory counts for an arena, which can move its free pages. It does not count for a CUDA
                             pool, where live blocks may pin it: weir_pool_trim() first shows the real figure. 0 for a pool of host memory */
+    uint64_t leave_free; /* bytes of the device that stay free when the pool grows */
     uint64_t align; /* each block begins at a multiple of so many bytes: `align` of the policy, at least 512 */
 } weir_pool_stats;
 

@@ -50,6 +50,7 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     read_audit(&pool->adapted.unused, &stats->kept_unused, &stats->kept_unused_ms);
     read_audit(&pool->adapted.missed, &stats->given_missed, &stats->given_missed_ms);
     stats->keep = atomic_load(&pool->settings.keep);
+    stats->leave_free = atomic_load(&pool->backing->leave_free);
     stats->align = pool->backing->align;
 
     stats->used = stats->live + stats->cached;
@@ -123,11 +124,12 @@ static uint64_t movable_in(weir_pool *pool)
    by the largest block that the pool may serve. */
 static void find_obtainable(weir_pool *pool, const weir_device_stats *device, weir_pool_stats *stats)
 {
-    uint64_t own = stats->is_arena ? movable_in(pool) : 0, free_bytes = device->obtainable + own;
+    uint64_t own = stats->is_arena ? movable_in(pool) : 0, free_bytes = 0;
     uint64_t used = stats->reserved - weir__smaller(own, stats->reserved);
     uint64_t room = stats->max_size > used ? stats->max_size - used : 0;
     if (pool->native.is_host)
         return;
+    free_bytes = weir__less(device->memory_free, stats->leave_free) / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP + own;
     if (stats->max_size)
         free_bytes = weir__smaller(free_bytes, room);
     stats->obtainable = weir__smaller(free_bytes / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP, pool->kind.max_block);

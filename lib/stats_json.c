@@ -94,6 +94,7 @@ static const struct member pool_members[] = {
     { POOL(release_threshold), UINT },
     { POOL(keep), UINT },
     { POOL(obtainable), UINT },
+    { POOL(leave_free), UINT },
     { POOL(align), UINT },
     { POOL(live_blocks), UINT },
     { POOL(graph_blocks), UINT },

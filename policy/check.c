@@ -157,6 +157,9 @@ static void check_location(const struct policy_pool *pool, struct policy_report 
         fail(report, pool, "keep", percent);
     if (pool->reuse_pending_max.kind == POLICY_SIZE_PERCENT)
         fail(report, pool, "reuse.pending_max", percent);
+    if (pool->leave_free.value > 0)
+        fail(report, pool, "leave_free",
+             "keeps memory of the device free, but this pool lives in host memory; remove this key, or write location: device");
     if (pool->current)
         fail(report, pool, "current",
              "does not go with host memory: a device's current pool must live on it; write current: false, or location: device");

@@ -221,6 +221,17 @@ static const struct policy_key pool_keys[] = {
                 "Pool and twin grow by 32MiB each, so a cap below 64MiB, or below 32MiB without a twin, is refused.",
     },
     {
+        POOL_KEY("leave_free", SIZE, leave_free),
+        .accepts = POLICY_ACCEPTS_PERCENT | POLICY_ACCEPTS_NONE,
+        .max = BYTES_MAX,
+        .live = true,
+        .initial = "none",
+        .write = SIZES_WRITE ", or none",
+        .help = "How much of the device stays free when the pool grows, for libraries that call CUDA themselves and for other processes. "
+                "A request for which the pool would have to grow further finds no memory, as on a smaller device; see LEAVING MEMORY FREE. "
+                "The memory must be on the device.",
+    },
+    {
         POOL_KEY("align", BYTES, align),
         FROM_TO(CACHE_MIN, ALIGN_MAX),
         .initial = "512",

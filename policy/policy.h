@@ -98,6 +98,7 @@ struct policy_pool {
     struct policy_size release_threshold; /* of an ipc pool: NONE */
     struct policy_size initial_size;
     struct policy_size max_size; /* kind NONE: no cap */
+    struct policy_size leave_free; /* kind NONE: nothing */
     uint64_t align;              /* bytes, a power of two */
     uint64_t small_below;        /* bytes; 0: no small twin. Of an ipc pool: 0 */
     bool reuse_event_dependencies;

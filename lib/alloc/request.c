@@ -265,7 +265,9 @@ static int ask(struct weir__request *request, size_t size, bool small, void **pt
     weir_pool *pool = request->pool;
     void *block;
     int code = ask_once(request, size, small, &block);
-    if (code == GPU_OUT_OF_MEMORY && !request->ask.lack && !pool->native.is_host && is_in_time(request) && take_from_others(request, size))
+    bool is_device = !request->ask.lack || request->ask.lack == WEIR__LACK_FREE;
+    if (code == GPU_OUT_OF_MEMORY && is_device && !pool->native.is_host && is_in_time(request) &&
+        take_from_others(request, weir__pool_needs(pool, size)))
         code = ask_once(request, size, small, &block);
     if (code != GPU_SUCCESS)
         return code;

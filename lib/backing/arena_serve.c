@@ -16,22 +16,6 @@ static void note(const struct weir__mapped *mapped, enum weir__kind kind, uint64
         weir__record_figures(mapped->recorder, kind, mapped->record, NULL, bytes, mapped->backing.gpu->now() - begun);
 }
 
-static int create_page(void *data, uint64_t bytes, uint64_t *handle)
-{
-    struct weir__mapped *mapped = data;
-    uint64_t max_size = atomic_load(&mapped->max_size), now = weir__mapped_bytes(mapped);
-    if (max_size && (now > max_size || bytes > max_size - now))
-        return WEIR__LACK_CAP;
-    weir__spin_unlock(&mapped->lock);
-    gpu_page page = 0;
-    uint64_t begun = mapped->backing.gpu->now();
-    int code = mapped->backing.gpu->page_create(mapped->backing.device, bytes, &page);
-    mapped->turn = (struct weir__mapped_turn){.begun = begun, .created = code == GPU_SUCCESS ? bytes : 0};
-    weir__spin_lock(&mapped->lock);
-    *handle = page;
-    return code;
-}
-
 static int map_page(void *data, uint64_t address, uint64_t bytes, uint64_t handle)
 {
     struct weir__mapped *mapped = data;
@@ -94,6 +78,32 @@ static void release_page(void *data, uint64_t bytes, uint64_t handle)
     mapped->left_bytes += is_left ? bytes : 0;
 }
 
+static int create_page(void *data, uint64_t bytes, uint64_t *handle)
+{
+    struct weir__mapped *mapped = data;
+    uint64_t max_size = atomic_load(&mapped->max_size), now = weir__mapped_bytes(mapped);
+    if (max_size && (now > max_size || bytes > max_size - now))
+        return WEIR__LACK_CAP;
+    weir__spin_unlock(&mapped->lock);
+    gpu_page page = 0;
+    uint64_t begun = mapped->backing.gpu->now();
+    int code = GPU_SUCCESS;
+    if (weir__backing_lack(&mapped->backing, bytes))
+        code = WEIR__LACK_FREE;
+    else
+        code = mapped->backing.gpu->page_create(mapped->backing.device, bytes, &page);
+    mapped->turn = (struct weir__mapped_turn){.begun = begun, .created = code == GPU_SUCCESS ? bytes : 0};
+    /* Others may have taken memory since the device was asked. */
+    bool is_too_much = code == GPU_SUCCESS && weir__backing_lack(&mapped->backing, 0);
+    weir__spin_lock(&mapped->lock);
+    if (is_too_much) {
+        release_page(mapped, bytes, page);
+        return WEIR__LACK_FREE;
+    }
+    *handle = page;
+    return code;
+}
+
 void weir__mapped_release_left(struct weir__mapped *mapped)
 {
     for (struct weir__mapped_left **link = &mapped->left, *left; (left = *link);) {
@@ -114,7 +124,7 @@ void weir__mapped_release_left(struct weir__mapped *mapped)
 
 static bool is_shortage(int code)
 {
-    return code == GPU_OUT_OF_MEMORY || code == WEIR__LACK_CAP;
+    return code == GPU_OUT_OF_MEMORY || code == WEIR__LACK_CAP || code == WEIR__LACK_FREE;
 }
 
 const struct weir__page_driver weir__mapped_pages = {create_page, map_page, unmap_page, release_page, is_shortage};
@@ -146,7 +156,7 @@ static void raise_high(struct weir__mapped *mapped)
         mapped->mapped_high = weir__mapped_bytes(mapped);
 }
 
-/* Maps the memory that the request lacks. Returns the GPU code, WEIR__LACK_CAP, or a code of page.h. Adds the time that it waited for
+/* Maps the memory that the request lacks. Returns the GPU code, WEIR__LACK_CAP, WEIR__LACK_FREE, or a code of page.h. Adds the time that it waited for
    another mapping thread to *waited. */
 static int grow(struct weir__mapped *mapped, struct weir__debt *debt, uint64_t bytes, struct weir__extent **extent, uint64_t *waited)
 {
@@ -182,14 +192,16 @@ static struct weir__extent *borrow(struct weir__mapped *mapped, uint64_t bytes, 
     return extent;
 }
 
-/* Returns the bytes that may still be mapped: up to the cap if `at_cap`, otherwise up to the free memory of the device. */
+/* Returns the bytes that may still be mapped: up to the cap if `at_cap`, otherwise up to what the device has beside `leave_free`. */
 static uint64_t room_of(struct weir__mapped *mapped, bool at_cap)
 {
     uint64_t room = 0, total, max_size = atomic_load(&mapped->max_size);
     struct weir__arena_figures figures = weir__mapped_figures(mapped);
     if (at_cap)
         return max_size > figures.mapped ? max_size - figures.mapped : 0;
-    return mapped->backing.gpu->device_memory(mapped->backing.device, &room, &total) == GPU_SUCCESS ? room : UINT64_MAX;
+    if (mapped->backing.gpu->device_memory(mapped->backing.device, &room, &total) != GPU_SUCCESS)
+        return UINT64_MAX;
+    return weir__less(room, atomic_load(&mapped->backing.leave_free));
 }
 
 /* Serves a request that fits in no memory known to be free. Returns GPU_SUCCESS, or a code of grow() if neither more memory nor frees of
@@ -211,10 +223,10 @@ static int serve_slowly(struct weir__mapped *mapped, uint64_t bytes, struct weir
     return code;
 }
 
-/* Returns the GPU code for a code of grow(): lack of host memory, of addresses, or of room below the cap becomes GPU_OUT_OF_MEMORY. */
+/* Returns the GPU code for a code of grow(): lack of host memory, of addresses, or of room below a bound becomes GPU_OUT_OF_MEMORY. */
 static int code_of(int code)
 {
-    return code < 0 || code == WEIR__LACK_CAP ? GPU_OUT_OF_MEMORY : code;
+    return code < 0 || code == WEIR__LACK_CAP || code == WEIR__LACK_FREE ? GPU_OUT_OF_MEMORY : code;
 }
 
 static int serve_growing(struct weir__mapped *mapped, struct weir__ask *ask, uint64_t bytes, struct weir__debt *debt)

@@ -22,6 +22,8 @@
 #include <stdint.h>
 
 #include "lib/backing/arena/page.h"
+#include "lib/base/context.h"
+#include "lib/base/number.h"
 #include "lib/fence/fence.h"
 #include "lib/gpu/gpu.h"
 
@@ -49,6 +51,7 @@ enum weir__serve {
 
 #define WEIR__SERVE_FURTHER 0x10001 /* a code that no GPU call returns: nothing fits, and a later value of enum weir__serve may help */
 #define WEIR__LACK_CAP 0x10000      /* ask->lack: the pool's cap stopped the request */
+#define WEIR__LACK_FREE 0x10003     /* ask->lack: the device has memory left, but no more than `leave_free` */
 #define WEIR__LACK_TURN 0x10002     /* ask->lack: another request has taken the pool above its cap, and that memory must come back first */
 
 /* One request to a backing: a member of struct weir__request (alloc/request.h), used by one thread. */
@@ -173,6 +176,20 @@ struct weir__backing {
     _Atomic uint64_t pending_max;
 #define WEIR__ALIGN_LEAST 512 /* the alignment of CUDA's blocks */
 #define WEIR__PENDING_AUTO (UINT64_MAX - 1) /* a limit by which the reserved bytes stay at the peak of the bytes in use, plus a little */
+    _Atomic uint64_t leave_free; /* bytes of the device that the backing leaves free when it grows. Written under *lock */
 };
+
+/* Returns the bytes that the device lacks for `bytes` free bytes beside `leave_free`. Asks the device, which takes 4 us, only if `leave_free`
+   is set; otherwise returns 0. In any capture mode. */
+static inline uint64_t weir__backing_lack(const struct weir__backing *backing, uint64_t bytes)
+{
+    uint64_t leave = atomic_load_explicit(&backing->leave_free, memory_order_relaxed), room = UINT64_MAX, total;
+    if (!leave)
+        return 0;
+    enum gpu_capture_mode mode = weir__relaxed_begin(backing->gpu);
+    backing->gpu->device_memory(backing->device, &room, &total);
+    weir__relaxed_end(backing->gpu, mode);
+    return weir__less(bytes > UINT64_MAX - leave ? UINT64_MAX : bytes + leave, room);
+}
 
 #endif

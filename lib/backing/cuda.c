@@ -47,8 +47,8 @@ int weir__cuda_ask(struct weir__cuda *cuda, struct weir__ask *ask, uint64_t byte
 static int serve_within(struct weir__cuda *cuda, struct weir__ask *ask, uint64_t bytes, void **block)
 {
     uint64_t watched = atomic_load_explicit(&cuda->cap.max_size, memory_order_relaxed);
-    if (watched)
-        return weir__cap_serve(cuda, watched, ask, bytes, block);
+    if (watched || atomic_load_explicit(&cuda->backing.leave_free, memory_order_relaxed))
+        return weir__cap_serve(cuda, watched ? watched : UINT64_MAX, ask, bytes, block);
     int code = weir__cuda_ask(cuda, ask, bytes, ask->user.handle, block);
     /* If a cap was set during this call, the requests that already found room under the cap did not count this one. */
     if (__builtin_expect(atomic_load_explicit(&cuda->cap.max_size, memory_order_relaxed) != 0, false))
@@ -110,6 +110,8 @@ static int extend(struct weir__backing *backing, uint64_t bytes)
     const struct gpu *gpu = backing->gpu;
     gpu_stream stream;
     void *ptr;
+    if (weir__backing_lack(backing, bytes))
+        return GPU_OUT_OF_MEMORY;
     int code = gpu->stream_create(backing->device, &stream);
     if (code == GPU_SUCCESS) {
         code = weir__cuda_malloc_alone(cuda, &ptr, bytes, cuda->handle, stream);

@@ -17,6 +17,7 @@ struct growing {
     uint64_t max_size; /* the cap at the time when the request began */
     uint64_t size;     /* bytes asked for */
     uint64_t most;     /* the worst growth of the pool by the request, in whole growth steps */
+    uint64_t before;   /* with `leave_free`: the bytes that were reserved when CUDA was asked; 0: before that */
 };
 
 void weir__cap_init(struct weir__cap *cap, struct weir__fences *fences, const void *group)
@@ -58,13 +59,19 @@ static void count_end(struct weir__cap *cap, uint64_t most)
     weir__spin_unlock(&cap->room_lock);
 }
 
+static bool leaves_free(const struct growing *growing)
+{
+    return atomic_load_explicit(&growing->cuda->backing.leave_free, memory_order_relaxed);
+}
+
 /* Counts the request as begun if there is room for it, or in any case if `anyway` is set. Returns whether there is room. */
 static bool take_room(const struct growing *growing, bool anyway)
 {
     struct weir__cap *cap = &growing->cuda->cap;
     weir__spin_lock(&cap->room_lock);
     cap->is_ragged = cap->is_ragged || growing->most != growing->size;
-    bool has_room = cap->room >= growing->most && !atomic_load_explicit(&cap->has_strangers, memory_order_relaxed);
+    /* The room on a device is anybody's. */
+    bool has_room = cap->room >= growing->most && !atomic_load_explicit(&cap->has_strangers, memory_order_relaxed) && !leaves_free(growing);
     cap->room -= has_room ? growing->most : 0;
     cap->growing += has_room || anyway ? growing->most : 0;
     cap->begun += has_room || anyway ? growing->most : 0;
@@ -138,25 +145,35 @@ static void trim(const struct growing *growing)
     pthread_mutex_lock(backing->lock);
     uint64_t used = figure_of(growing->cuda, GPU_POOL_USED), before = figure_of(growing->cuda, GPU_POOL_RESERVED);
     /* CUDA gives back whole growth steps, and keeps at least the bytes that it was told to keep. */
-    backing->ops->give_back(backing, growing->max_size / STEP * STEP, true);
+    uint64_t lack = weir__backing_lack(backing, 0), keep = weir__smaller(growing->max_size, weir__less(before, lack));
+    backing->ops->give_back(backing, keep / STEP * STEP, true);
     uint64_t after = figure_of(growing->cuda, GPU_POOL_RESERVED);
     pthread_mutex_unlock(backing->lock);
     weir__relaxed_end(gpu, mode);
     record_trim(growing->cuda, used, before, after, gpu->now() - begun);
 }
 
-/* Returns whether the pool, with the new block (NULL: none), is within its cap, apart from the pending bytes of `undone`. Trims the pool if
-   it is not, and looks again. */
-static bool is_within(const struct growing *growing, const void *block)
+/* Returns what a pool with so many reserved bytes exceeds, as a WEIR__LACK code: its cap of `limit` bytes, or by its growth what the device
+   has beside `leave_free`. Returns 0 if neither. */
+static int lack_of(const struct growing *growing, uint64_t reserved, uint64_t limit)
+{
+    if (reserved > limit)
+        return WEIR__LACK_CAP;
+    return reserved > growing->before && weir__backing_lack(&growing->cuda->backing, 0) ? WEIR__LACK_FREE : 0;
+}
+
+/* Returns that of the pool with the new block (NULL: none), apart from the pending bytes of `undone`. Trims the pool if it exceeds a bound,
+   and looks again. */
+static int find_lack(const struct growing *growing, const void *block)
 {
     struct weir__cap *cap = &growing->cuda->cap;
     uint64_t undone = look_at_undone(cap), limit = growing->max_size;
-    if (!is_used_again(cap, block, growing->size))
+    if (!is_used_again(cap, block, growing->size) && limit < UINT64_MAX - undone)
         limit += undone / STEP * STEP;
-    if (find_room(growing) <= limit)
-        return true;
+    if (!lack_of(growing, find_room(growing), limit))
+        return 0;
     trim(growing);
-    return find_room(growing) <= limit;
+    return lack_of(growing, find_room(growing), limit);
 }
 
 /* Counts `bytes` as freed on the stream, which may belong to another device, with a mark behind the free. Tries twice to record that mark.
@@ -220,7 +237,7 @@ static void undo(const struct growing *growing, const void *block, gpu_stream st
     if (!is_back)
         count_undone(growing, block, stream);
     weir__relaxed_end(gpu, mode);
-    is_within(growing, NULL);
+    find_lack(growing, NULL);
 }
 
 /* Asking ------------------------------------------------------------------------------------------------------------------------------- */
@@ -235,7 +252,7 @@ static int give(const struct growing *growing, void *block, gpu_stream stream)
     return code;
 }
 
-/* Refuses the request at the cap, for the reason `lack`. */
+/* Refuses the request at the cap or at `leave_free`, for the reason `lack`. */
 static int refuse(const struct growing *growing, int lack)
 {
     growing->ask->lack = lack;
@@ -251,11 +268,11 @@ static int ask_on(const struct growing *growing, gpu_stream stream, void **block
         return code;
     /* A refused request may also have left memory with the pool. If the block cannot be freed, serve it above the cap: otherwise the block
        would be lost. */
-    if (!is_within(growing, code == GPU_SUCCESS ? *block : NULL) && code == GPU_SUCCESS &&
-        give(growing, *block, stream) == GPU_SUCCESS) {
+    int lack = find_lack(growing, code == GPU_SUCCESS ? *block : NULL);
+    if (lack && code == GPU_SUCCESS && give(growing, *block, stream) == GPU_SUCCESS) {
         undo(growing, *block, stream);
         weir__cuda_note_taken(growing->ask, growing->size); /* the pool has kept the part of that memory that fits below the cap */
-        code = refuse(growing, WEIR__LACK_CAP);
+        code = refuse(growing, lack);
     }
     return code;
 }
@@ -313,20 +330,38 @@ static bool settle(const struct growing *growing)
         return true;
     bool is_back = !look_at_undone(cap);
     if (is_back || growing->ask->is_alone)
-        is_within(growing, NULL);
+        find_lack(growing, NULL);
     return is_back;
+}
+
+/* Returns whether CUDA is not to be asked, as the pool would have to grow by more than the device has beside `leave_free`. Idle memory in
+   pieces or behind unfinished work may make the pool grow even so, which shows only afterwards. Notes what is reserved now. */
+static bool is_free_lacking(struct growing *growing)
+{
+    const struct weir__cuda *cuda = growing->cuda;
+    gpu_pool handle = growing->ask->small ? cuda->small : cuda->handle;
+    uint64_t used = 0, reserved = 0;
+    if (!leaves_free(growing))
+        return false;
+    growing->before = find_room(growing);
+    cuda->backing.gpu->pool_get(handle, GPU_POOL_USED, &used);
+    cuda->backing.gpu->pool_get(handle, GPU_POOL_RESERVED, &reserved);
+    uint64_t growth = weir__less(growing->size, weir__less(reserved, used));
+    return growth && weir__backing_lack(&cuda->backing, growth);
 }
 
 /* Serves a request without room (cuda_cap.h). If memory is still pending in `undone`, and the request is not alone, looks for room once
    more, and refuses the request with WEIR__LACK_TURN if there is none. */
-static __attribute__((noinline)) int serve_risky(const struct growing *growing, void **block)
+static __attribute__((noinline)) int serve_risky(struct growing *growing, void **block)
 {
     struct weir__cap *cap = &growing->cuda->cap;
     lock_cap(growing);
     take_room(growing, true);
     bool is_alone = growing->ask->is_alone, may_grow = settle(growing) || is_alone;
     int code = GPU_OUT_OF_MEMORY;
-    if (may_grow)
+    if (may_grow && is_free_lacking(growing))
+        refuse(growing, WEIR__LACK_FREE);
+    else if (may_grow)
         code = is_alone ? ask_alone(growing, block) : ask_on(growing, growing->ask->user.handle, block);
     pthread_mutex_unlock(&cap->lock);
     if (!may_grow)

@@ -10,6 +10,9 @@
  * be above its cap by that block, so that other requests are not refused for it, but by no more: no other request without room goes to CUDA
  * on a stream of the program. Recovery uses a stream of its own for its request: that stream is idle, so the growth is undone at once.
  *
+ * A pool with `leave_free` is served in the same way: no request has room, as the free memory of the device is anybody's. A request by which
+ * the pool grew is undone if the device then has less than that.
+ *
  * The struct is part of its pool of CUDA's. A request without room holds `lock` over its calls of CUDA. No lock is taken below `room_lock`.
  */
 #ifndef WEIR_LIB_BACKING_CUDA_CAP_H
@@ -52,7 +55,8 @@ void weir__cap_set(struct weir__cap *cap, uint64_t max_size);
 /* Sets the room to 0, so that the next request computes it anew: a request that did not count itself may have used some. */
 void weir__cap_forget_room(struct weir__cap *cap);
 
-/* Serves a request under the cap, like the operation serve() of backing.h. max_size: the cap at the time when the request began. */
+/* Serves a request under the cap, like the operation serve() of backing.h. max_size: the cap at the time when the request began; UINT64_MAX:
+   none, but the pool has `leave_free`. */
 int weir__cap_serve(struct weir__cuda *cuda, uint64_t max_size, struct weir__ask *ask, uint64_t bytes, void **block);
 
 #endif

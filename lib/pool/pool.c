@@ -152,8 +152,9 @@ static weir_status grow(weir_pool *pool, const struct policy *policy, const stru
     struct policy_place place = policy_pool_place(policy, entry, "initial_size");
     char text[WEIR__BYTES_LEN];
     bool is_first = error && error->status == WEIR_OK;
-    weir__fail_at(error, weir__status_of(code), place, "pool '%s' cannot be grown to %s on device %d: %s: %s", pool->name,
-                  weir__bytes(text, bytes), pool->device->index, gpu->code_name(code), gpu->code_text(code));
+    weir__fail_at(error, weir__status_of(code), place, "pool '%s' cannot be grown to %s on device %d%s: %s: %s", pool->name,
+                  weir__bytes(text, bytes), pool->device->index, atomic_load(&pool->backing->leave_free) ? " beside its leave_free" : "",
+                  gpu->code_name(code), gpu->code_text(code));
     if (is_first)
         error->cuda_code = code;
     return weir__status_of(code);

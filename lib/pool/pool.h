@@ -197,6 +197,13 @@ static inline size_t weir__pool_round(const weir_pool *pool, size_t size)
     return size > SIZE_MAX - align ? size : (size + align - 1) & -align;
 }
 
+/* Returns the free bytes that the device needs, so that the pool can grow by `size` bytes: those, and `leave_free`. */
+static inline uint64_t weir__pool_needs(const weir_pool *pool, uint64_t size)
+{
+    uint64_t leave = atomic_load_explicit(&pool->backing->leave_free, memory_order_relaxed);
+    return size > UINT64_MAX - leave ? UINT64_MAX : size + leave;
+}
+
 /* Returns true if caches serve requests of that size class now. */
 static inline bool weir__pool_caches(const weir_pool *pool, unsigned class)
 {

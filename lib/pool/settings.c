@@ -140,6 +140,22 @@ static weir_status check_initial(const weir_pool *pool, const struct policy *pol
     return WEIR_OK;
 }
 
+/* Checks that the device has what is to stay free, and tells how much of it is free. */
+static weir_status check_leave(const weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
+{
+    uint64_t leave = policy_size_bytes(entry->leave_free, pool->device->quota.bytes), memory = pool->device->info.memory;
+    struct policy_place place = policy_pool_place(policy, entry, "leave_free");
+    char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN];
+    if (leave && pool->device->info.os_managed)
+        return weir__fail_at(error, WEIR_BAD_POLICY, place,
+                             "the system lends device %d its memory, so CUDA does not tell how much is free: remove this key, or set max_size",
+                             pool->device->index);
+    if (leave >= memory && leave)
+        return weir__fail_at(error, WEIR_BAD_POLICY, place, "%s on device %d is all that it has (%s): write less", weir__bytes(a, leave),
+                             pool->device->index, weir__bytes(b, memory));
+    return WEIR_OK;
+}
+
 weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
     pool->settings.threshold_before = atomic_load(&pool->backing->threshold);
@@ -148,6 +164,8 @@ weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, c
     char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN], c[WEIR__BYTES_LEN];
     const struct weir__quota *quota = &pool->device->quota;
     weir_status status = check_initial(pool, policy, entry, max_size, error);
+    if (status == WEIR_OK)
+        status = check_leave(pool, policy, entry, error);
     bool is_share = entry->max_size.kind != POLICY_SIZE_BYTES && quota->counts >= 0;
     if (status != WEIR_OK)
         return status;
@@ -297,6 +315,7 @@ weir_status weir__settings_apply(weir_pool *pool, const struct policy *policy, c
     if (status == WEIR_OK) {
         pool->settings.policy_max = weir__quota_cap(&pool->device->quota, entry);
         apply_cap(pool);
+        atomic_store(&pool->backing->leave_free, policy_size_bytes(entry->leave_free, pool->device->quota.bytes));
         atomic_store(&pool->settings.keep, policy_size_bytes(entry->keep, pool->device->quota.bytes));
         apply_auto(pool, entry);
         atomic_store(&pool->settings.deadline, entry->on_oom_deadline);

@@ -23,6 +23,7 @@ struct figures {
     uint64_t unnoted;         /* freed on streams that are not open, with no event behind the free */
     uint64_t max_size;
     uint64_t free_bytes, total;  /* free and total bytes of the device */
+    uint64_t leave;              /* the pool's `leave_free` */
     bool has_device;             /* these two are known, and bound what pools can have */
     const struct weir__tag *tag; /* the tag with the most live bytes; NULL: unknown */
     uint64_t tagged;
@@ -107,6 +108,7 @@ static void take(struct figures *figures, const struct weir__report *report)
     struct weir__device *device = own->device;
     *figures = (struct figures){.report = report, .own = own, .at_cap = request->at_cap, .asked = request->asked};
     figures->max_size = atomic_load(&own->settings.max_size);
+    figures->leave = atomic_load(&own->backing->leave_free);
     figures->has_device =
         !device->info.os_managed && device->w->gpu->device_memory(device->index, &figures->free_bytes, &figures->total) == GPU_SUCCESS;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
@@ -181,7 +183,8 @@ static bool may_callbacks_help(const struct figures *figures)
 /* Explains the failure by the live memory on the device. Returns whether that explains it. */
 static bool say_device(char *text, const struct figures *figures)
 {
-    uint64_t needed = sum_of(figures->live, figures->asked), had = sum_of(figures->free_bytes, figures->reserved);
+    uint64_t needed = sum_of(figures->live, figures->asked);
+    uint64_t had = sum_of(figures->free_bytes > figures->leave ? figures->free_bytes - figures->leave : 0, figures->reserved);
     char tagged[OF_THEM_LEN];
     if (!figures->has_device || figures->asked > figures->total)
         return false;

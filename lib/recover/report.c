@@ -191,11 +191,17 @@ static void append_others(weir_error *error, const struct weir__device *device)
         append(error, REST_LINE, "\n  other processes on this GPU: %s", text);
 }
 
-/* Returns what the request lacked. */
-static const char *want_of(const struct weir__request *request, const struct gpu *gpu)
+/* Returns what the request lacked, perhaps in `text`. */
+#define WANT_LEN 80
+static const char *want_of(const struct weir__request *request, const struct gpu *gpu, char text[static WANT_LEN])
 {
     if (request->at_cap)
         return "its max_size is reached";
+    if (request->ask.lack == WEIR__LACK_FREE) {
+        snprintf(text, WANT_LEN, "the device would have less than leave_free, %s, left",
+                 WEIR__BYTES(atomic_load(&request->pool->backing->leave_free)));
+        return text;
+    }
     if (request->ask.lack == WEIR__PAGE_NO_ADDRESSES)
         return "its range has no gap of so many addresses, whatever memory there is: free the blocks between";
     return request->ask.lack ? "the host has no memory to keep track of it" : gpu->code_text(GPU_OUT_OF_MEMORY);
@@ -283,7 +289,7 @@ weir_status weir__report(const struct weir__report *report)
     error->status = report->request->ask.lack == WEIR__PAGE_NO_HOST_MEMORY ? WEIR_NO_HOST_MEMORY : WEIR_OUT_OF_MEMORY;
     error->cuda_code = GPU_OUT_OF_MEMORY;
     append(error, 0, "no %s for pool '%s' on device %d%s: %s (%s)", weir__bytes(size, report->request->asked), pool->name,
-           pool->device->index, stream_of(stream, report->request), want_of(report->request, gpu), gpu->code_name(GPU_OUT_OF_MEMORY));
+           pool->device->index, stream_of(stream, report->request), want_of(report->request, gpu, (char[WANT_LEN]){0}), gpu->code_name(GPU_OUT_OF_MEMORY));
     append_rungs(error, report);
     append_device(error, pool->device);
     if (!report->request->at_cap && !pool->native.is_host)

@@ -262,7 +262,7 @@ static uint64_t trim_graphs(const struct weir__climb *climb, bool *is_room)
     if (climb->gpu->device_memory(device, &before, &total) != GPU_SUCCESS || climb->gpu->graph_trim(device) != GPU_SUCCESS ||
         climb->gpu->device_memory(device, &after, &total) != GPU_SUCCESS)
         return 0;
-    *is_room = after >= climb->request->asked;
+    *is_room = after >= weir__pool_needs(climb->request->pool, climb->request->asked);
     return after > before ? after - before : 0;
 }
 
@@ -274,7 +274,7 @@ static bool rung_trim(struct weir__climb *climb, void **ptr)
     if (is_for_device)
         others += trim_graphs(climb, &is_room);
     climb->rungs[WEIR_RUNG_TRIM].gave += others;
-    if (is_for_device && weir__device_obtainable(climb->device) < climb->request->asked)
+    if (is_for_device && weir__device_obtainable(climb->device) < weir__pool_needs(climb->request->pool, climb->request->asked))
         return false;
     return (trim(climb) + others > 0 || is_room) && weir__climb_retry(climb, ptr);
 }
@@ -395,7 +395,8 @@ static bool rung_neighbours(struct weir__climb *climb, void **ptr)
     void (*rescue)(struct weir__plea *plea) = climb->device->w->neighbours;
     uint64_t now = climb->gpu->now();
     struct neighbours neighbours = { .climb = climb, .ptr = ptr };
-    neighbours.plea = (struct weir__plea){ .device = climb->device, .size = climb->request->asked };
+    neighbours.plea = (struct weir__plea){ .device = climb->device };
+    neighbours.plea.size = weir__pool_needs(climb->request->pool, climb->request->asked);
     neighbours.plea.prepare = prepare_plea;
     neighbours.plea.retry = retry_plea;
     neighbours.plea.time_left = climb->deadline > now ? climb->deadline - now : 0;

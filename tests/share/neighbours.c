@@ -36,6 +36,17 @@ START_TEST(neighbour_gives_no_more_than_is_missing)
 }
 END_TEST
 
+START_TEST(neighbour_gives_what_is_to_stay_free_as_well)
+{
+    struct player *holder = enter_idle("holder", 768);
+    struct player *asker = enter_with("asker", _i ? "backing: arena, leave_free: 128MiB, " : "leave_free: 128MiB, ");
+    take(asker, "a", 512);
+    check_rescued(asker, 1, 384);
+    check_holds(holder, 384);
+    check_holds(asker, 512);
+}
+END_TEST
+
 START_TEST(figures_of_both_sides_agree)
 {
     struct player *holder = enter_idle("holder", 768), *asker = enter("asker");
@@ -468,6 +479,7 @@ static void add_limits(Suite *suite)
     tcase_add_loop_test(tcase, pool_keeps_what_its_policy_says_to_the_step, 0, sizeof keeps / sizeof keeps[0]);
     suite_add(tcase, pool_that_keeps_all_is_left_alone, keep_counts_live_memory, keep_that_is_reloaded_counts_at_once);
     tcase = stage_case(suite, "in use");
+    tcase_add_loop_test(tcase, neighbour_gives_what_is_to_stay_free_as_well, 0, 2);
     tcase_add_loop_test(tcase, pool_of_a_stream_that_captures_is_left_alone, 0, 2);
     tcase_add_loop_test(tcase, pool_gives_again_when_its_capture_has_ended, 0, 2);
     suite_add(tcase, frees_that_are_pending_are_waited_for, frees_that_take_too_long_are_given_up,

@@ -55,6 +55,14 @@ answer_is_first() {
 }
 check "answer_stands_before_the_list" answer_is_first
 
+# What its pool is to leave free refuses it, on a device that has room.
+check "request_at_leave_free_is_recorded" record leave.weir all "small_below: 0, leave_free: 256MiB" 640 8 0 256 20
+check "why_of_it_exits_0" exits 0 trace why "$tap_dir/leave.weir"
+check "leave_free_is_said" says "$out" "beside its leave_free" "The pool's leave_free, 256 MiB of the device, had to stay free."
+check "document_of_it_exits_0" exits 0 trace why --json "$tap_dir/leave.weir"
+check_json "change_of_leave_free_serves" \
+    "[c['change'] for c in d['files'][0]['changes']] == ['leave_free: none'] and d['files'][0]['refusal']['leave_free'] == 256 << 20"
+
 # Under each policy that is shipped, at a cap and on a full device; a pool holds what is live in it, and no more than its cap and a step.
 shipped() {
     shipped_policy=$1 keys=$2 file_of_it=$3

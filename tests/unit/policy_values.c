@@ -384,12 +384,12 @@ START_TEST(values_are_shown_in_the_order_of_the_key_table)
     policy_each_value(policy, list_value, &listing);
     ck_assert_str_eq(listing.paths, "weir defaults.pool capture keeper exact_peaks control record.level record.ring record.stacks "
                                      "pools.p.devices pools.p.backing pools.p.current "
-                                    "pools.p.location pools.p.release_threshold pools.p.initial_size pools.p.max_size pools.p.align pools.p.small_below "
+                                    "pools.p.location pools.p.release_threshold pools.p.initial_size pools.p.max_size pools.p.leave_free pools.p.align pools.p.small_below "
                                     "pools.p.reuse.event_dependencies pools.p.reuse.opportunistic pools.p.reuse.internal_dependencies "
                                     "pools.p.reuse.pending_max pools.p.peer_access pools.p.on_oom.steps pools.p.on_oom.deadline pools.p.cache.per_stream "
                                     "pools.p.cache.per_device pools.p.cache.largest pools.p.cache.idle pools.p.cache.capture_check "
                                     "pools.p.ipc pools.p.keep streams.s.pool streams.s.private ");
-    ck_assert_uint_eq(listing.live, 18);
+    ck_assert_uint_eq(listing.live, 19);
     policy_free(policy);
 }
 END_TEST
@@ -455,7 +455,7 @@ START_TEST(live_keys_may_differ)
 {
     char lines[4096];
     enum policy_status status =
-        compare("weir: 1\ndefaults: {pool: a}\nkeeper: true\nstreams: {s: {}}\npools:\n  b: {cache: off, keep: 1GiB, reuse: {pending_max: 12.5%}}\n"
+        compare("weir: 1\ndefaults: {pool: a}\nkeeper: true\nstreams: {s: {}}\npools:\n  b: {cache: off, keep: 1GiB, leave_free: 5%, reuse: {pending_max: 12.5%}}\n"
                 "  a: {release_threshold: 1GiB, max_size: 2GiB, peer_access: [1], on_oom: {steps: [], deadline: 1ms},\n"
                 "      reuse: {event_dependencies: false, opportunistic: false, internal_dependencies: false},\n"
                 "      cache: {per_stream: 2MiB, per_device: 4MiB, largest: 512KiB, idle: 1m, capture_check: false}}\n",

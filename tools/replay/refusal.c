@@ -10,6 +10,7 @@
 #include "policy/policy.h"
 #include "tools/common/complain.h"
 #include "tools/common/environment.h"
+#include "tools/replay/policy.h"
 
 #define STEP (UINT64_C(32) << 20) /* by which pools of CUDA grow */
 #define PAGE (UINT64_C(2) << 20)  /* and arenas, and what unaware programs have, at least */
@@ -133,14 +134,35 @@ static bool look_until(void *context, const struct trace_event *event)
     return true;
 }
 
+static uint64_t sum_of(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* Bytes of the pool's leave_free under the policy that was recorded. */
+static uint64_t leave_of(const struct trace *trace, const struct trace_pool *pool, uint64_t memory)
+{
+    struct policy_errors errors = {.count = 0};
+    struct policy *policy = NULL;
+    char *text = replay_policy_recorded(trace);
+    bool is_read = text && policy_parse(text, strlen(text), trace->path, NULL, &errors, &policy) == POLICY_OK;
+    const struct policy_pool *entry = is_read ? policy_find_pool(policy, pool->name) : NULL;
+    uint64_t leave = entry ? policy_size_bytes(entry->leave_free, memory) : 0;
+    policy_free(policy);
+    policy_errors_clear(&errors);
+    free(text);
+    return leave < memory ? leave : 0;
+}
+
 /* At the device the pools and what was free of it were together less than what the pool would have had to grow to. */
 static uint64_t others_of(const struct refusal *refusal, uint64_t had)
 {
     const struct trace_event *event = &refusal->event;
     uint64_t unit = event->pool->flags & (TRACE_POOL_ARENA | TRACE_POOL_UNAWARE) ? PAGE : STEP, asked = event->a ? (event->a - 1) / unit * unit : 0;
-    if (event->b || event->pool->flags & TRACE_POOL_HOST || is_managed(event->pool) || had > refusal->memory || asked > refusal->memory - had)
+    if (event->b || event->pool->flags & TRACE_POOL_HOST || is_managed(event->pool) || sum_of(had, refusal->leave) > refusal->memory ||
+        asked > refusal->memory - refusal->leave - had)
         return 0;
-    return refusal->memory - had - asked;
+    return refusal->memory - refusal->leave - had - asked;
 }
 
 bool refusal_find(struct refusal *refusal, const struct view *view, struct view_file *file)
@@ -163,6 +185,7 @@ bool refusal_find(struct refusal *refusal, const struct view *view, struct view_
     if (!is_read || !is_found || !refusal->event.pool)
         return false;
     refusal->memory = trace_memory(trace, refusal->event.pool->device);
+    refusal->leave = leave_of(trace, refusal->event.pool, refusal->memory);
     uint64_t had = held(refusal, refusal->event.pool->device);
     if (copy.has_trimmed && copy.thread == refusal->event.thread_number && copy.held < had)
         had = copy.held;
@@ -227,11 +250,6 @@ static const char *of_them(char text[static TAGGED_LEN], const struct refusal *r
     return text;
 }
 
-static uint64_t sum_of(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 #define LINE(...) snprintf(lines[count++], REFUSAL_LINE_LEN, __VA_ARGS__)
 
 static size_t conclude_cap(const struct refusal *refusal, char lines[static REFUSAL_LINES][REFUSAL_LINE_LEN])
@@ -267,7 +285,7 @@ static size_t conclude_device(const struct refusal *refusal, char lines[static R
     else if (needed > memory)
         LINE("%s were live%s: with %s more that is %s above all that the device has, %s, so no policy could have served this from it.",
              SIZE_TEXT(live), tagged, SIZE_TEXT(asked), SIZE_TEXT(needed - memory), SIZE_TEXT(memory));
-    else if (needed > memory - refusal->others)
+    else if (needed > memory - refusal->others - refusal->leave)
         LINE(
             "%s were live%s: with %s more that is above what was left to the pools of %s, so nothing that was cached or idle in them could "
             "have served this.",
@@ -277,6 +295,8 @@ static size_t conclude_device(const struct refusal *refusal, char lines[static R
              SIZE_TEXT(live), tagged, SIZE_TEXT(asked), SIZE_TEXT(memory));
     if (refusal->event.pool->flags & TRACE_POOL_UNAWARE)
         LINE("What an allocator of the program's own keeps for later counts as live.");
+    if (refusal->leave)
+        LINE("The pool's leave_free, %s of the device, had to stay free.", SIZE_TEXT(refusal->leave));
     if (refusal->others)
         LINE("At least %s of the device were in none of these pools: other processes had them, CUDA, or this program by other ways.",
              SIZE_TEXT(refusal->others));
@@ -293,6 +313,8 @@ const char *refusal_reason(const struct refusal *refusal)
         return "its max_size was reached";
     if (is_managed(pool))
         return "the driver gave no more";
+    if (refusal->leave)
+        return "the device had no more memory beside its leave_free";
     return pool->flags & TRACE_POOL_HOST ? "the host had no more memory" : "the device had no more memory";
 }
 
@@ -321,7 +343,7 @@ struct setting {
 
 #define KEYS_MAX 6
 
-enum { NO_MORE, STEPS, DEADLINE, THRESHOLD_NONE, THRESHOLD_SOME, THRESHOLD_ALL, CACHE_OFF, TWIN, LARGER_TWIN, LARGE_TWIN, NO_TWIN, ARENA, UNCAPPED };
+enum { NO_MORE, STEPS, DEADLINE, THRESHOLD_NONE, THRESHOLD_SOME, THRESHOLD_ALL, CACHE_OFF, TWIN, LARGER_TWIN, LARGE_TWIN, NO_TWIN, ARENA, UNCAPPED, LEAVING_NONE };
 
 static const struct setting settings[] = {
     [STEPS] = {"on_oom.steps", "[flush, wait, trim, callbacks, neighbours]"},
@@ -336,6 +358,7 @@ static const struct setting settings[] = {
     [NO_TWIN] = {"small_below", "0"},
     [ARENA] = {"backing", "arena"},
     [UNCAPPED] = {"max_size", "none"},
+    [LEAVING_NONE] = {"leave_free", "none"},
 };
 
 /* Each row is one change, of these settings. */
@@ -446,6 +469,8 @@ void changes_make(struct changes *changes, const struct script *script, const st
         return;
     if (refusal->event.b)
         add_caps(changes);
+    else if (refusal->leave)
+        add_row(changes, (const unsigned char[KEYS_MAX]){LEAVING_NONE});
     for (unsigned i = STEPS; i <= ARENA; i++)
         add_row(changes, (const unsigned char[KEYS_MAX]){(unsigned char)i});
 }

@@ -11,7 +11,7 @@
 #include "tools/replay/script.h"
 #include "tools/trace/view.h"
 
-#define REFUSAL_LINES 4
+#define REFUSAL_LINES 5
 #define REFUSAL_LINE_LEN 640
 
 struct refusal {
@@ -20,6 +20,7 @@ struct refusal {
     uint64_t events;          /* of the trace, up to it and with it */
     size_t number, count;     /* which it is, from 1, of how many */
     uint64_t memory;          /* bytes of its device; 0: the trace does not tell */
+    uint64_t leave;           /* of these, what the pool was to leave free by the policy that was recorded */
     uint64_t others;          /* of these, so many at least were not the pools', or the request would have been served */
 };
 

@@ -394,6 +394,7 @@ static void json_refusal(struct json *json, const struct refusal *refusal)
     json_uint(json, "device_live", refusal_live(refusal, true));
     json_uint(json, "max_size", refusal_cap(refusal));
     json_uint(json, "memory", refusal->memory);
+    json_uint(json, "leave_free", refusal->leave);
     json_uint(json, "others_at_least", refusal->others);
     json_array(json, "conclusions");
     for (size_t i = 0; i < count; i++)
