@@ -369,6 +369,41 @@ WEIR_API weir_cuda_pool weir_pool_small_handle(const weir_pool *pool);
 WEIR_API const char *weir_pool_name(const weir_pool *pool);
 WEIR_API int weir_pool_device(const weir_pool *pool);
 
+/* Sleep -------------------------------------------------------------------------------------------------------------------------------- */
+
+#define WEIR_SLEEP_DISCARD 1U /* the contents are given up */
+#define WEIR_SLEEP_RETAIN 2U  /* the host memory for the contents stays for the next sleep, which is faster then */
+#define WEIR_SLEEP_WHY_LEN 256
+/*
+ * Puts an arena (backing: arena) to sleep: waits for the present work of all devices, copies the contents of its blocks to page-locked memory
+ * of the host, and gives all its memory back. The blocks stay live at their addresses, but no work may use them before weir_pool_wake() has
+ * returned: it fails like work on freed memory. Requests fail with WEIR_BUSY meanwhile, frees work, and pages without a live block stay away.
+ * flags: of the above, or 0. timeout_ms: how long to wait for work; with a driver before 12.5 until it ends. Work in contexts that the
+ * program made itself is not waited for. *given (may be NULL): bytes that went back; 0 if the pool slept already, which is success.
+ * Stream order: none, the call waits on the host. Threads: any; while a pool is put to sleep or woken other such calls return WEIR_BUSY.
+ * WEIR_BUSY (that, or a hook refuses: the error has its words), WEIR_NOT_SUPPORTED (the memory is a pool of CUDA's), WEIR_TIMEOUT,
+ * WEIR_CAPTURING (a stream is being captured), WEIR_NO_HOST_MEMORY, WEIR_INVALID, WEIR_CUDA_ERROR, WEIR_FORKED: the pool is as before.
+ */
+WEIR_API WEIR_CHECK weir_status weir_pool_sleep(weir_pool *pool, unsigned flags, unsigned timeout_ms, weir_error *error, uint64_t *given);
+/* Takes the pool's memory from the device again, all or none, puts it at its addresses, and copies the contents back. Where the device has
+   too little the recovery ladder runs (weir-policy(5), on_oom), for timeout_ms at most (0: on_oom.deadline). *kept (may be NULL): 1 if the
+   contents are as before, also if the pool was awake, which is success; 0 if blocks have new memory. Stream order and threads: as above.
+   WEIR_OUT_OF_MEMORY (with the report), WEIR_BUSY, WEIR_INVALID, WEIR_CUDA_ERROR, WEIR_FORKED: the pool sleeps on, and is whole. */
+WEIR_API WEIR_CHECK weir_status weir_pool_wake(weir_pool *pool, unsigned timeout_ms, weir_error *error, int *kept);
+
+typedef enum weir_sleep_moment {
+    WEIR_SLEEP_BEFORE,   /* the pool is about to sleep: let go of what names its memory, such as registrations of NCCL or RDMA */
+    WEIR_SLEEP_AFTER,    /* the pool is awake with its contents, or stayed so because something refused or failed after WEIR_SLEEP_BEFORE */
+    WEIR_SLEEP_AFTER_NEW /* the pool is awake, and its blocks have new memory */
+} weir_sleep_moment;
+/* Called within the two above, on their thread. Before a sleep it refuses by another number than 0, with the reason in why (len bytes). It
+   may call Weir. An exception before a sleep leaves the pool awake and reaches the caller. */
+typedef int (*weir_sleep_fn)(void *data, weir_pool *pool, weir_sleep_moment moment, char *why, size_t len);
+/* Hooks of one pool run in the order of their registration. *id: to remove it; when that returns WEIR_OK the hook neither runs nor will run.
+   Threads: any. WEIR_BUSY (the pool is being put to sleep or woken), WEIR_INVALID, WEIR_NO_HOST_MEMORY, WEIR_NOT_FOUND, WEIR_FORKED. */
+WEIR_API WEIR_CHECK weir_status weir_sleep_hook_add(weir_pool *pool, weir_sleep_fn fn, void *data, weir_error *error, unsigned *id);
+WEIR_API weir_status weir_sleep_hook_remove(weir_pool *pool, unsigned id, weir_error *error);
+
 /* Statistics --------------------------------------------------------------------------------------------------------------------------- */
 
 /* The steps of the recovery ladder. */
@@ -387,7 +422,7 @@ typedef enum weir_rung {
 WEIR_API const char *weir_rung_name(weir_rung rung);
 
 /*
- * One pool. In every snapshot   live + cached + slack = used   and   used + idle = reserved.
+ * One pool. In every snapshot   live + cached + slack = used   and   used + idle = reserved + asleep.
  * slack is the difference between the size classes of live blocks and the requested sizes (less than 12.5 % above 4 KiB; up to 4 KiB
  * classes are multiples of 512 bytes), and all blocks of other code in a pool that Weir shares with it (backing: default, current). An
  * arena counts in steps of 512 bytes. A pool with share.scrub clears whole steps of 512 bytes, and counts each request as such steps; a pool
@@ -431,6 +466,9 @@ typedef struct weir_pool_stats {
                             pool, where live blocks may pin it: weir_pool_trim() first shows the real figure. 0 for a pool of host memory */
     uint64_t leave_free; /* bytes of the device that stay free when the pool grows */
     uint64_t align; /* each block begins at a multiple of so many bytes: `align` of the policy, at least 512 */
+    uint64_t asleep;         /* bytes of blocks whose memory weir_pool_sleep() gave back */
+    uint64_t held_elsewhere; /* of these, so many were not free right after the sleep: a registration of NCCL or RDMA, say, holds them */
+    uint64_t sleeps, wakes;  /* that succeeded, since open */
 } weir_pool_stats;
 
 /* One device. */

@@ -739,6 +739,28 @@ class pool
         return released;
     }
 
+    /* weir_pool_sleep(): bytes that went back. */
+    result<std::uint64_t> sleep(unsigned flags, unsigned timeout_ms) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        std::uint64_t given = 0;
+        weir_status status = weir_pool_sleep(pool_, flags, timeout_ms, &error, &given);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return given;
+    }
+
+    /* weir_pool_wake(): whether the contents are as before. */
+    result<bool> wake(unsigned timeout_ms = 0) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        int kept = 0;
+        weir_status status = weir_pool_wake(pool_, timeout_ms, &error, &kept);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return kept != 0;
+    }
+
     /* weir_pool_set_release_threshold(). */
     result<void> set_release_threshold(std::uint64_t bytes) const noexcept
     {

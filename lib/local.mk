@@ -100,7 +100,7 @@ lib_librooms_la_SOURCES = \
 	%reldir%/backing/arena.c \
 	%reldir%/backing/arena.h \
 	%reldir%/backing/arena_internal.h \
-	%reldir%/backing/arena_serve.c \
+	%reldir%/backing/arena_serve.c %reldir%/backing/arena_sleep.c \
 	%reldir%/backing/backing.h \
 	%reldir%/backing/cuda.c \
 	%reldir%/backing/cuda.h \
@@ -205,6 +205,7 @@ lib_librooms_la_SOURCES = \
 	%reldir%/marks.c \
 	%reldir%/source.c \
 	%reldir%/source.h \
+	%reldir%/sleep.c \
 	%reldir%/stats.c \
 	%reldir%/stats.h \
 	%reldir%/stats_json.c \

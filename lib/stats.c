@@ -19,7 +19,7 @@ static void read_audit(const struct weir__audit *audit, uint64_t *bytes, uint64_
 }
 
 /*
- * Reads the figures of a pool, and returns the GPU code. In every snapshot live + cached + slack = used, used + idle = reserved, and frees
+ * Reads the figures of a pool, and returns the GPU code. In every snapshot live + cached + slack = used, used + idle = reserved + asleep, and frees
  * are not above mallocs, although other threads allocate and free during the reading: the parts of a sum are read first, and a sum that is
  * read smaller than its parts is raised.
  */
@@ -53,6 +53,11 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     stats->leave_free = atomic_load(&pool->backing->leave_free);
     stats->align = pool->backing->align;
 
+    stats->asleep = pool->backing->ops->sleeps ? pool->backing->ops->sleeps->asleep(pool->backing) : 0;
+    stats->held_elsewhere = atomic_load(&pool->nap.held_elsewhere);
+    stats->sleeps = atomic_load(&pool->nap.sleeps);
+    stats->wakes = atomic_load(&pool->nap.wakes);
+
     stats->used = stats->live + stats->cached;
     int code = weir__pool_read(pool, GPU_POOL_USED, &stats->used);
     if (code == GPU_SUCCESS)
@@ -61,8 +66,8 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
         code = weir__pool_read(pool, GPU_POOL_RESERVED_HIGH, &stats->reserved_high);
     stats->used = weir__larger(stats->used, stats->live + stats->cached);
     stats->slack = stats->used - stats->live - stats->cached;
-    stats->reserved = weir__larger(stats->reserved, stats->used);
-    stats->idle = stats->reserved - stats->used;
+    stats->reserved = weir__larger(stats->reserved, weir__less(stats->used, stats->asleep));
+    stats->idle = stats->reserved + stats->asleep - stats->used;
     stats->reserved_high = weir__larger(stats->reserved_high, stats->reserved);
     return code;
 }
@@ -70,8 +75,8 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
 #ifdef WEIR_DEBUG
 static bool is_valid(const weir_pool_stats *stats)
 {
-    return stats->live + stats->cached + stats->slack == stats->used && stats->used + stats->idle == stats->reserved &&
-           stats->live <= stats->used && stats->cached <= stats->used && stats->used <= stats->reserved &&
+    return stats->live + stats->cached + stats->slack == stats->used && stats->used + stats->idle == stats->reserved + stats->asleep &&
+           stats->live <= stats->used && stats->cached <= stats->used && stats->used <= stats->reserved + stats->asleep &&
            stats->live <= stats->live_high && stats->reserved <= stats->reserved_high && stats->frees <= stats->mallocs &&
            stats->mallocs - stats->frees == stats->live_blocks && stats->cache_hits <= stats->mallocs;
 }
@@ -127,7 +132,7 @@ static void find_obtainable(weir_pool *pool, const weir_device_stats *device, we
     uint64_t own = stats->is_arena ? movable_in(pool) : 0, free_bytes = 0;
     uint64_t used = stats->reserved - weir__smaller(own, stats->reserved);
     uint64_t room = stats->max_size > used ? stats->max_size - used : 0;
-    if (pool->native.is_host)
+    if (pool->native.is_host || atomic_load(&pool->nap.is_shut))
         return;
     free_bytes = weir__less(device->memory_free, stats->leave_free) / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP + own;
     if (stats->max_size)

@@ -55,10 +55,7 @@ static weir_status ask(struct weir__request *request, void **ptr)
         return pool->w->out_of_memory(request, ptr);
     if (request->ask.waited)
         weir__request_note_wait(request);
-    if (is_served)
-        return WEIR_OK;
-    return weir__fail_gpu(weir__last_error_reset(), pool->w->gpu, request->code, "%s from pool '%s' on device %d",
-                          WEIR__BYTES(request->asked), pool->name, pool->device->index);
+    return is_served ? WEIR_OK : weir__request_fail(request, "");
 }
 
 /* The table of blocks ----------------------------------------------------------------------------------------------------------------- */

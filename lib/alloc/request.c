@@ -5,6 +5,7 @@
 #include "lib/alloc/free.h"
 #include "lib/alloc/stream.h"
 #include "lib/backing/arena.h"
+#include "lib/base/format.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
 #include "lib/pool/recorded.h"
@@ -372,11 +373,39 @@ static __attribute__((noinline)) void enter_shared(struct weir__request *request
     request->ask.waited += gpu->now() - since;
 }
 
+/* Takes from the device what the sleeping pool needs to wake, if need be after other pools have given up idle memory. */
+static __attribute__((noinline)) bool attempt_wake(struct weir__request *request)
+{
+    struct weir__backing *backing = request->pool->backing;
+    uint64_t lack;
+    request->was_asked = true;
+    for (int tries = 0; tries < 2; tries++) {
+        request->code = backing->ops->sleeps->take(backing, &request->ask, &lack);
+        request->asked = lack;
+        if (request->code != GPU_OUT_OF_MEMORY || !is_in_time(request) || !take_from_others(request, weir__pool_needs(request->pool, lack)))
+            break;
+    }
+    return request->code == GPU_SUCCESS;
+}
+
+weir_status weir__request_fail(const struct weir__request *request, const char *when)
+{
+    const weir_pool *pool = request->pool;
+    weir_error *error = weir__last_error_reset();
+    if (request->code == WEIR__SERVE_ASLEEP)
+        return weir__fail(error, WEIR_BUSY, "%s from pool '%s' on device %d: the pool is asleep, or on the way; wake it with weir_pool_wake()",
+                          WEIR__BYTES(request->asked), pool->name, pool->device->index);
+    return weir__fail_gpu(error, pool->w->gpu, request->code, "%s from pool '%s' on device %d%s", WEIR__BYTES(request->asked), pool->name,
+                          pool->device->index, when);
+}
+
 bool weir__attempt(struct weir__request *request, void **ptr)
 {
     weir_pool *pool = request->pool;
     request->code = GPU_OUT_OF_MEMORY;
     request->at_cap = request->is_crowded = request->was_asked = request->untried = false;
+    if (request->wakes)
+        return attempt_wake(request);
     if (pool->native.is_exportable)
         enter_shared(request);
     bool is_served = request->small && try_sizes(request, true, ptr);

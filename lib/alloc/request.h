@@ -29,6 +29,8 @@ struct weir__request {
     bool untried;      /* the last attempt did not ask CUDA for `asked`, because the device lacks the memory by Weir's figures */
     bool was_asked;    /* the last attempt asked CUDA at least once */
     bool at_cap;       /* the last attempt failed at the pool's max_size, not at the device */
+    bool wakes;        /* it is the pool that asks, for its memory before it wakes; there is no block */
+    uint64_t patience; /* nanoseconds that recovery may take, instead of on_oom.deadline; 0: that */
     bool is_crowded;   /* other requests ran at the same time and may have caused the failure, so another attempt may succeed */
 };
 
@@ -61,6 +63,10 @@ static inline bool weir__request_may_wait(const struct weir__request *request)
 {
     return atomic_load_explicit(&request->pool->backing->pending_max, memory_order_relaxed) != UINT64_MAX;
 }
+
+/* Fills the thread's last error for a request that failed with another code than GPU_OUT_OF_MEMORY, and returns the status. when: a part of
+   the sentence. */
+weir_status weir__request_fail(const struct weir__request *request, const char *when);
 
 /* Records the time that the request has waited, if any, as an event of the trace, and sets that time to 0. Call it with no lock held. */
 void weir__request_note_wait(struct weir__request *request);

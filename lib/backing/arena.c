@@ -221,7 +221,7 @@ static int give_access(const struct weir__mapped *mapped, const struct weir__pag
     for (uint64_t at = 0; at < pages->extents.bytes && code == GPU_SUCCESS;) {
         uint64_t bytes = pages->map[at / GPU_PAGE_UNIT].units * GPU_PAGE_UNIT;
         void *page = (void *)(uintptr_t)(pages->extents.base + at);
-        if (bytes)
+        if (bytes && pages->map[at / GPU_PAGE_UNIT].handle)
             code = mapped->backing.gpu->page_set_access(page, bytes, mapped->devices, mapped->device_count);
         at += bytes ? bytes : GPU_PAGE_UNIT;
     }
@@ -311,7 +311,9 @@ struct weir__arena_figures weir__mapped_figures(struct weir__mapped *mapped)
 {
     weir__spin_lock(&mapped->lock);
     struct weir__arena_figures figures = weir__arena_figures(&mapped->arena);
-    figures.mapped += mapped->left_bytes;
+    figures.mapped = weir__mapped_bytes(mapped);
+    if (mapped->is_shut)
+        figures.complete = 0; /* it can serve nobody */
     weir__spin_unlock(&mapped->lock);
     return figures;
 }
@@ -340,7 +342,7 @@ static uint64_t idle_of(struct weir__backing *backing, uint64_t *reserved)
 {
     struct weir__arena_figures figures = weir__mapped_figures(weir__mapped_of(backing));
     *reserved = figures.mapped;
-    return figures.mapped - figures.live;
+    return figures.mapped > figures.live ? figures.mapped - figures.live : 0;
 }
 
 static void read_figures(struct weir__backing *backing, struct weir__backing_figures *figures)
@@ -419,10 +421,12 @@ static void synchronised(struct weir__backing *backing)
 static void close_arena(struct weir__backing *backing, struct weir__closing *closing)
 {
     struct weir__arena_figures figures = {.mapped = 0};
+    weir__mapped_sleeps.shut(backing, false);
+    weir__mapped_forget_nap(weir__mapped_of(backing));
     if (end(weir__mapped_of(backing), &figures)) {
         bool is_used = figures.live || figures.pending;
         closing->pending = figures.pending;
-        closing->left = figures.mapped - (is_used ? figures.live + figures.pending + figures.complete : 0);
+        closing->left = weir__less(figures.mapped, is_used ? figures.live + figures.pending + figures.complete : 0);
         closing->is_left = closing->left || !is_used;
     }
 }
@@ -436,6 +440,7 @@ static const struct weir__backing_ops ops = {
     .step = 1,
     .grow = 450000, /* measured with pages of 64 MiB, as is `trim`; the values lie between those for 32 and for 256 MiB */
     .trim = 600000,
+    .sleeps = &weir__mapped_sleeps,
     .call_to_free = "weir_free(NULL, ptr, stream), as it is an arena",
     .serve = weir__mapped_serve,
     .was_refused = was_refused,

@@ -32,6 +32,20 @@ struct weir__mapped_left {
     bool was_mapped; /* the page was mapped before, and the recorder still counts it as mapped */
 };
 
+/* The pages of an arena that sleeps, and what was in them (arena_sleep.c). */
+struct weir__nap {
+    struct weir__nap_page {
+        uint64_t address, bytes;
+        gpu_page fresh; /* the page that is to be mapped there; 0: none was created yet */
+        bool is_filled; /* the page has its contents: it could not be unmapped */
+    } *pages;
+    size_t count;
+    void *host;         /* the contents of all pages, in their order. NULL: they were given up, or no host memory is retained */
+    uint64_t host_bytes;
+    bool keeps;   /* the contents are in `host` */
+    bool retains; /* the host memory stays for the next time */
+};
+
 struct weir__mapped {
     struct weir__backing backing;
     struct weir__backing *captures; /* CUDA's pool for captures, until the arena is closed */
@@ -42,6 +56,7 @@ struct weir__mapped {
     atomic_bool waits;         /* the arena may make a stream wait for the frees of another one */
 
     pthread_mutex_t growing;
+    struct weir__nap nap; /* guarded by `growing` */
     /* the devices that have access, the arena's own first. `growing` guards this member and the next five */
     int devices[GPU_PAGE_DEVICES_MAX];
     size_t device_count;
@@ -52,6 +67,8 @@ struct weir__mapped {
 
     weir__spin lock; /* guards the members below */
     struct weir__arena arena;
+    bool is_shut;          /* the arena sleeps, or is on the way: it serves no request */
+    uint64_t asleep_bytes; /* bytes of absent pages */
     uint64_t mapped_high;
     uint64_t left_bytes; /* bytes of the pages in `left`. The figures count these bytes as mapped and not live */
     struct weir__mapped *next_listed; /* the next arena in the list of open or of closed arenas. Guarded by the lock of arena.c instead */
@@ -92,8 +109,17 @@ struct weir__arena_figures weir__mapped_figures(struct weir__mapped *mapped);
 /* Returns the bytes of all mapped pages and of the pages that the driver did not take back. The caller holds mapped->lock. */
 static inline uint64_t weir__mapped_bytes(const struct weir__mapped *mapped)
 {
-    return mapped->arena.small.mapped_bytes + mapped->arena.large.mapped_bytes + mapped->left_bytes;
+    return mapped->arena.small.mapped_bytes + mapped->arena.large.mapped_bytes + mapped->left_bytes - mapped->asleep_bytes;
 }
+
+/* Sleeping (arena_sleep.c) ------------------------------------------------------------------------------------------------------------- */
+
+extern const struct weir__sleep_ops weir__mapped_sleeps __attribute__((visibility("hidden")));
+
+/* Returns whether the page that begins at this address is absent. The caller holds mapped->lock or mapped->growing. */
+bool weir__mapped_is_absent(struct weir__mapped *mapped, uint64_t address);
+/* Gives up what the arena has kept of absent pages, before the arena is closed: nobody can wake it any more. */
+void weir__mapped_forget_nap(struct weir__mapped *mapped);
 
 /* Requests and pages (arena_serve.c) --------------------------------------------------------------------------------------------------- */
 

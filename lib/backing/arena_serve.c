@@ -45,6 +45,8 @@ static int map_page(void *data, uint64_t address, uint64_t bytes, uint64_t handl
 static int unmap_page(void *data, uint64_t address, uint64_t bytes)
 {
     struct weir__mapped *mapped = data;
+    if (weir__mapped_is_absent(mapped, address))
+        return GPU_SUCCESS;
     weir__spin_unlock(&mapped->lock);
     mapped->turn = (struct weir__mapped_turn){.begun = mapped->backing.gpu->now()};
     int code = mapped->backing.gpu->page_unmap((void *)(uintptr_t)address, bytes);
@@ -67,6 +69,10 @@ static bool keep_left(struct weir__mapped *mapped, uint64_t bytes, gpu_page hand
 static void release_page(void *data, uint64_t bytes, uint64_t handle)
 {
     struct weir__mapped *mapped = data;
+    if (!handle) {
+        mapped->asleep_bytes -= bytes; /* an absent page */
+        return;
+    }
     weir__spin_unlock(&mapped->lock);
     /* A page that was created and could not be mapped was never counted as the arena's. */
     bool was_mapped = !mapped->turn.created, is_gone = mapped->backing.gpu->page_release(handle) == GPU_SUCCESS;
@@ -135,7 +141,7 @@ const struct weir__page_driver weir__mapped_pages = {create_page, map_page, unma
 static struct weir__extent *take(struct weir__mapped *mapped, uint64_t bytes, struct weir__debt *debt)
 {
     weir__spin_lock(&mapped->lock);
-    struct weir__extent *extent = weir__arena_take(&mapped->arena, weir__mapped_freed(debt), bytes);
+    struct weir__extent *extent = mapped->is_shut ? NULL : weir__arena_take(&mapped->arena, weir__mapped_freed(debt), bytes);
     weir__spin_unlock(&mapped->lock);
     return extent;
 }
@@ -166,7 +172,9 @@ static int grow(struct weir__mapped *mapped, struct weir__debt *debt, uint64_t b
         *waited += mapped->backing.gpu->now() - since;
     }
     weir__spin_lock(&mapped->lock);
-    int code = weir__arena_grow(&mapped->arena, weir__mapped_freed(debt), bytes, extent);
+    int code = WEIR__SERVE_ASLEEP;
+    if (!mapped->is_shut)
+        code = weir__arena_grow(&mapped->arena, weir__mapped_freed(debt), bytes, extent);
     raise_high(mapped);
     weir__spin_unlock(&mapped->lock);
     pthread_mutex_unlock(&mapped->growing);
@@ -210,7 +218,7 @@ static int serve_slowly(struct weir__mapped *mapped, uint64_t bytes, struct weir
 {
     const struct weir__scope scope = weir__mapped_scope(mapped);
     int code = grow(mapped, debt, bytes, &ask->extent, &ask->waited);
-    if (code == GPU_SUCCESS)
+    if (code == GPU_SUCCESS || code == WEIR__SERVE_ASLEEP)
         return code;
     if (atomic_load(&mapped->waits) && may_be_enough(mapped, bytes, room_of(mapped, code == WEIR__LACK_CAP))) {
         ask->extent = borrow(mapped, bytes, debt);

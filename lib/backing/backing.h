@@ -50,6 +50,7 @@ enum weir__serve {
 };
 
 #define WEIR__SERVE_FURTHER 0x10001 /* a code that no GPU call returns: nothing fits, and a later value of enum weir__serve may help */
+#define WEIR__SERVE_ASLEEP 0x10004  /* the same: the pool sleeps, and serves nothing */
 #define WEIR__LACK_CAP 0x10000      /* ask->lack: the pool's cap stopped the request */
 #define WEIR__LACK_FREE 0x10003     /* ask->lack: the device has memory left, but no more than `leave_free` */
 #define WEIR__LACK_TURN 0x10002     /* ask->lack: another request has taken the pool above its cap, and that memory must come back first */
@@ -87,6 +88,22 @@ struct weir__closing {
     uint64_t left;    /* the bytes of that memory; 0 if only addresses are left */
 };
 
+/* What a pool's memory does when the pool sleeps and wakes (lib/sleep.c). One thread at a time calls these, in relaxed capture mode. */
+struct weir__sleep_ops {
+    /* From now on requests fail with WEIR__SERVE_ASLEEP, or no longer. */
+    void (*shut)(struct weir__backing *backing, bool is_shut);
+    /* Gives all memory back to the device, once that is shut and no work uses it. keeps: the contents go to host memory first, which `retains`
+       keeps for the next time. Sets *given to the bytes. Returns the code, or WEIR__PAGE_NO_HOST_MEMORY: nothing has changed then. */
+    int (*sleep)(struct weir__backing *backing, bool keeps, bool retains, uint64_t *given);
+    /* Takes all memory that wake() needs from the device, or none of it. Sets *lack to the bytes, and ask->lack. Returns the code. */
+    int (*take)(struct weir__backing *backing, struct weir__ask *ask, uint64_t *lack);
+    /* Puts that memory at its addresses and fills it. Sets *kept to whether the contents are as before. Returns the code. After a failure it
+       sleeps, and both functions may be called again. */
+    int (*wake)(struct weir__backing *backing, bool *kept);
+    /* Returns the bytes that blocks have and the device has not. */
+    uint64_t (*asleep)(struct weir__backing *backing);
+};
+
 struct weir__backing_ops {
     /* the kind. Only creation, statistics and the recorder's flags ask for it; other code uses the members below */
     bool is_arena;
@@ -100,6 +117,7 @@ struct weir__backing_ops {
     uint64_t large;          /* blocks of this size or more lie apart from smaller ones. 0: no block does */
     uint64_t step;           /* the unit, in bytes, in which memory goes back to the device */
     uint64_t grow, trim;     /* nanoseconds to map and to give back one GiB (measured on an H200) */
+    const struct weir__sleep_ops *sleeps; /* NULL: the memory cannot sleep */
     const char *call_to_free; /* the call, for messages, by which the program frees a block that has outlived its pool */
 
     /* Serves a request of `bytes`. Returns the code, or WEIR__SERVE_FURTHER. Sets ask->lack if the code is GPU_OUT_OF_MEMORY. In any

@@ -175,6 +175,20 @@ int cuda_block_import(gpu_pool pool, const struct gpu_shared_block *shared, void
     return CUDA_SET(cudaMemPoolImportPointer(&block, pool, &data), ptr, block);
 }
 
+int cuda_host_alloc(int device, uint64_t size, void **ptr)
+{
+    void *made = NULL;
+    int code = CUDA_ON_DEVICE(device, cudaHostAlloc(&made, (size_t)size, cudaHostAllocPortable));
+    if (!code)
+        *ptr = made;
+    return code;
+}
+
+int cuda_host_free(void *ptr)
+{
+    return cuda_done(cudaFreeHost(ptr));
+}
+
 int cuda_copy_async(void *dst, const void *src, size_t size, gpu_stream stream)
 {
     return cuda_done(cudaMemcpyAsync(dst, src, size, cudaMemcpyDefault, stream));

@@ -224,6 +224,10 @@ struct gpu {
        order, and frees nothing in the exporter. Preconditions: the block is not imported already (a second import gives the same address,
        and one free ends both; measured), and it has at most 5,248 MiB (the driver crashes on a larger one; measured). */
     int (*block_import)(gpu_pool pool, const struct gpu_shared_block *shared, void **ptr);
+    /* Allocates page-locked memory of the host, from and to which copies run at full speed. The device matters only to the call. May wait
+       for running kernels, as may host_free() (measured). GPU_OUT_OF_MEMORY: the host has not so much. */
+    int (*host_alloc)(int device, uint64_t size, void **ptr);
+    int (*host_free)(void *ptr);
     /* `dst` and `src` may each be device or host memory. */
     int (*copy_async)(void *dst, const void *src, size_t size, gpu_stream stream);
     int (*set_async)(void *dst, int byte, size_t size, gpu_stream stream);

@@ -48,6 +48,8 @@ const struct gpu *gpu_simulator(const char **why);
     X(free_async, sim_work_begin(&stream), (void *ptr, gpu_stream stream), (ptr, stream))                                                  \
     X(block_export, 0, (void *ptr, struct gpu_shared_block *shared), (ptr, shared))                                                        \
     X(block_import, sim_pool_find(pool), (gpu_pool pool, const struct gpu_shared_block *shared, void **ptr), (pool, shared, ptr))          \
+    X(host_alloc, sim_device_find(device), (int device, uint64_t size, void **ptr), (device, size, ptr))                                   \
+    X(host_free, 0, (void *ptr), (ptr))                                                                                                    \
     X(copy_async, sim_work_begin(&stream), (void *dst, const void *src, size_t size, gpu_stream stream), (dst, src, size, stream))         \
     X(set_async, sim_work_begin(&stream), (void *dst, int byte, size_t size, gpu_stream stream), (dst, byte, size, stream))                \
     X(range_reserve, sim_device_find(device), (int device, uint64_t size, void **range), (device, size, range))                            \

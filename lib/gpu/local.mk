@@ -8,7 +8,7 @@ lib_gpu_libsim_la_SOURCES = \
 	%reldir%/sim.c %reldir%/sim.h %reldir%/sim_internal.h %reldir%/sim_machine.h \
 	%reldir%/sim_capture.c %reldir%/sim_clock.c %reldir%/sim_context.c %reldir%/sim_device.c %reldir%/sim_errors.c \
 	%reldir%/sim_gate.c %reldir%/sim_ledger.c %reldir%/sim_machine.c %reldir%/sim_map.c %reldir%/sim_share.c %reldir%/sim_thread.c \
-	%reldir%/sim_handles.c %reldir%/sim_handles.h %reldir%/sim_index.c %reldir%/sim_index.h \
+	%reldir%/sim_handles.c %reldir%/sim_handles.h %reldir%/sim_host.c %reldir%/sim_index.c %reldir%/sim_index.h \
 	%reldir%/sim_memory.c %reldir%/sim_pool.c %reldir%/sim_range.c %reldir%/sim_settings.c %reldir%/sim_stream.c
 installed_gpu = lib/gpu/libgpu.la
 if HAVE_SIMULATOR

@@ -109,6 +109,7 @@ static void clear_machine(void)
     sim_streams_clear();
     sim_pools_clear();
     sim_map_clear();
+    sim_host_clear();
     sim_gates_clear();
     sim_machine_close();
     for (struct sim_thread *thread = sim.threads; thread; thread = thread->next)
@@ -357,6 +358,7 @@ void sim_census(struct sim_census *census)
         census->reserved += pool->reserved;
     }
     sim_map_count(&census->ranges, &census->pages);
+    census->hosts = sim_host_count();
     for (const struct sim_stream *stream = sim.streams; stream; stream = stream->next)
         census->streams += stream->kind == SIM_STREAM_CREATED;
     for (const struct sim_event *event = sim.events; event; event = event->next)

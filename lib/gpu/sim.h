@@ -52,7 +52,7 @@ uint64_t sim_changes(void);
 /* Counts the objects of this process, for leak checks: all that were made, imported or opened and not given back yet. Default pools are not
    counted. */
 struct sim_census {
-    size_t blocks, pools, streams, events, ranges, pages;
+    size_t blocks, pools, streams, events, ranges, pages, hosts; /* hosts: of host_alloc() */
     uint64_t reserved; /* bytes that all pools have reserved, default pools too; of an imported pool the mapped blocks */
 };
 void sim_census(struct sim_census *census);

@@ -97,6 +97,10 @@ static inline bool sim_machine_is_named(void)
 /* Wakes the simulator's thread of the process in this slot. */
 void sim_machine_wake(int process);
 
+/* sim_host.c: the number of blocks of page-locked memory, and the end of all of them. */
+size_t sim_host_count(void);
+void sim_host_clear(void);
+
 /* sim_ledger.c: memory, events, fences ------------------------------------------------------------------------------------------------- */
 
 /* For sim_machine.c: frees everything that the process in the slot had. The caller holds the machine's lock. */

@@ -181,6 +181,7 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
     pool->native.backing.align = entry->align;
     pool->kind.is_rounded = entry->align > WEIR__ALIGN_LEAST;
     pthread_mutex_init(&pool->lock, NULL);
+    pthread_mutex_init(&pool->nap.lock, NULL);
     pool->kind.of = is_private ? WEIR__POOL_OF_STREAM : entry->backing == POLICY_BACKING_DEFAULT ? WEIR__POOL_OF_DRIVER : WEIR__POOL_OF_ENTRY;
     atomic_init(&pool->cache.live_step, !device->w->policy->exact_peaks); /* the settings have the bytes */
     pool->native.is_host = entry->location.kind != POLICY_LOCATION_DEVICE;
@@ -306,6 +307,11 @@ void weir__pool_free(weir_pool *pool, enum weir__pool_end end)
         weir__log_about(pool->w, pool, WEIR_LOG_ERROR, "pool '%s' on device %d cannot be destroyed: %s", pool->name, pool->device->index,
                         gpu->code_name(code));
     pthread_mutex_destroy(&pool->lock);
+    pthread_mutex_destroy(&pool->nap.lock);
+    for (struct weir__sleep_hook *hook = pool->nap.hooks, *next; hook; hook = next) {
+        next = hook->next;
+        free(hook);
+    }
     pthread_rwlock_destroy(&pool->native.exchange);
     weir__cap_destroy(&pool->native.cap);
     free(pool->settings.peers);
@@ -347,7 +353,8 @@ weir_pool *weir__pool_reuse(struct weir__device *device, const struct policy *po
     pthread_rwlock_rdlock(&device->lock);
     for (weir_pool *pool = device->pools; pool && !parked; pool = pool->next) {
         size_t none = 0;
-        if (weir__pool_is_private(pool) && strcmp(pool->name, entry->name) == 0 &&
+        /* A pool that sleeps would serve nothing. */
+        if (weir__pool_is_private(pool) && strcmp(pool->name, entry->name) == 0 && !atomic_load(&pool->nap.is_shut) &&
             atomic_compare_exchange_strong(&pool->use.references, &none, 1))
             parked = pool;
     }

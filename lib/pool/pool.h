@@ -62,6 +62,14 @@ enum weir__pool_of {
     WEIR__POOL_OF_DRIVER, /* serves the same as WEIR__POOL_OF_ENTRY, but is the driver's default pool: Weir configures it only */
 };
 
+/* What the program has called before a sleep and after a wake. */
+struct weir__sleep_hook {
+    struct weir__sleep_hook *next;
+    unsigned id;
+    weir_sleep_fn fn;
+    void *data;
+};
+
 struct weir_pool {
     weir *w;
     struct weir__device *device;
@@ -106,6 +114,15 @@ struct weir_pool {
     struct {
         atomic_bool is_shared; /* the pool has an export */
     } sharing;
+
+    /* Of lib/sleep.c. `lock` is held during a sleep and a wake, and guards the hooks. */
+    struct {
+        pthread_mutex_t lock;
+        struct weir__sleep_hook *hooks;
+        unsigned last_id;
+        atomic_bool is_shut; /* the pool sleeps, or is on the way: it serves no request, and no cache keeps its blocks */
+        _Atomic uint64_t sleeps, wakes, held_elsewhere; /* figures (weir_pool_stats) */
+    } nap;
 
     /* For the keeper (left.h). */
     struct {

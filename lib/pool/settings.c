@@ -224,7 +224,7 @@ void weir__settings_note_all(weir *w)
 static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
 {
     /* The largest class whose size is at most cache.largest. */
-    unsigned classes = entry->cache && !pool->native.is_exportable ? weir__class_of(entry->cache_largest + 1) - 1 : 0;
+    unsigned classes = entry->cache && !pool->native.is_exportable && !atomic_load(&pool->nap.is_shut) ? weir__class_of(entry->cache_largest + 1) - 1 : 0;
     atomic_store(&pool->cache.per_stream, entry->cache_per_stream);
     atomic_store(&pool->cache.per_device, entry->cache_per_device);
     atomic_store(&pool->cache.idle, entry->cache_idle);
@@ -236,6 +236,19 @@ static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
     atomic_store(&pool->cache.classes, classes);
     note_caches(pool);
     tell_device(pool);
+}
+
+static void recache(const struct policy_pool *entry, void *data)
+{
+    weir_pool *pool = data;
+    pthread_mutex_lock(&pool->lock);
+    apply_cache(pool, entry);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void weir__settings_recache(weir_pool *pool)
+{
+    weir__pool_with_entry(pool, recache, pool);
 }
 
 /* Returns `reuse.pending_max` in bytes. UINT64_MAX means that Weir makes no stream wait: the policy forbids such waits, or a CUDA pool may

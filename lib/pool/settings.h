@@ -28,6 +28,9 @@ void weir__settings_note_all(weir *w);
    is_silent. No other thread may know the pool. */
 void weir__settings_withdraw(weir_pool *pool, bool is_silent);
 
+/* Applies the policy's caches anew: none while the pool is shut (sleep.c). Takes w->config and pool->lock. */
+void weir__settings_recache(weir_pool *pool);
+
 /* Calls `use` with the pool's entry of the present policy, under the lock w->config, so that no reload can change the entry meanwhile. */
 void weir__pool_with_entry(weir_pool *pool, void (*use)(const struct policy_pool *entry, void *data), void *data);
 

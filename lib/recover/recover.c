@@ -263,7 +263,7 @@ static bool climb_ladder(struct weir__climb *climb, void **ptr)
 /* Returns the nanoseconds until the deadline. The first attempt's waits for other requests count, its time in CUDA does not. */
 static uint64_t deadline_left(const struct weir__request *request)
 {
-    uint64_t all = atomic_load(&request->pool->settings.deadline);
+    uint64_t all = request->patience ? request->patience : atomic_load(&request->pool->settings.deadline);
     return all > request->ask.waited ? all - request->ask.waited : 0;
 }
 
@@ -316,6 +316,5 @@ weir_status weir__recover(struct weir__request *request, void **ptr)
         pool->w->dump(pool->w);
         return status;
     }
-    return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%s from pool '%s' on device %d, during recovery",
-                          WEIR__BYTES(request->asked), pool->name, pool->device->index);
+    return weir__request_fail(request, ", during recovery");
 }

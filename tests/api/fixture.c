@@ -84,7 +84,7 @@ weir_pool *fixture_pool(weir *w, const char *name, int device)
 void fixture_check_identities(const weir_pool_stats *figures)
 {
     ck_assert_uint_eq(figures->live + figures->cached + figures->slack, figures->used);
-    ck_assert_uint_eq(figures->used + figures->idle, figures->reserved);
+    ck_assert_uint_eq(figures->used + figures->idle, figures->reserved + figures->asleep);
     ck_assert_uint_eq(figures->mallocs - figures->frees, figures->live_blocks);
     ck_assert_uint_ge(figures->live_high, figures->live);
     ck_assert_uint_ge(figures->reserved_high, figures->reserved);

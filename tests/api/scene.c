@@ -96,7 +96,7 @@ void scene_end(void)
     weir__debts_sweep(scene.gpu);
     weir__arena_sweep();
     sim_census(&census);
-    ck_assert_msg(!census.blocks && !census.pools && !census.streams && !census.events && !census.ranges && !census.pages,
+    ck_assert_msg(!census.blocks && !census.pools && !census.streams && !census.events && !census.ranges && !census.pages && !census.hosts,
                   "left behind: %zu blocks, %zu pools, %zu streams, %zu events, %zu ranges, %zu pages", census.blocks, census.pools,
                   census.streams, census.events, census.ranges, census.pages);
 }
@@ -242,7 +242,7 @@ static weir_stats *take(void)
     for (size_t i = 0; i < weir_stats_pool_count(stats); i++) {
         const weir_pool_stats *pool = weir_stats_pool(stats, i);
         ck_assert_uint_eq(pool->live + pool->cached + pool->slack, pool->used);
-        ck_assert_uint_eq(pool->used + pool->idle, pool->reserved);
+        ck_assert_uint_eq(pool->used + pool->idle, pool->reserved + pool->asleep);
         ck_assert_uint_eq(pool->live_blocks, pool->mallocs - pool->frees);
         ck_assert_uint_ge(pool->live_high, pool->live);
         ck_assert_uint_ge(pool->reserved_high, pool->reserved);

@@ -247,6 +247,12 @@ static void resources()
             finer.deallocate_sync(wide, 70000, 65536);
             is(any.try_allocate(nullptr, 5000, 8192).status() == WEIR_INVALID && finer.try_allocate_sync(1, 131072).status() == WEIR_INVALID,
                "alignment_that_some_pool_does_not_have_is_refused");
+            weirpp::pool arena = coarse.pool("b", 0).value();
+            void *kept = finer.allocate_sync(70000);
+            is(arena.sleep(0, 10000).value() > 0 && finer.try_allocate_sync(1).status() == WEIR_BUSY && arena.wake().value() &&
+                   coarse.pool("a", 0).value().sleep(0, 0).status() == WEIR_NOT_SUPPORTED,
+               "pool_sleeps_and_wakes");
+            finer.deallocate_sync(kept, 70000);
         }
         weirpp::resource nowhere(w, 9);
         is(thrown([&] { nowhere.allocate_sync(mib); }) == WEIR_NOT_FOUND &&

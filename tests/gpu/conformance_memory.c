@@ -15,6 +15,28 @@ START_TEST(blocks_are_aligned_to_512_bytes)
 }
 END_TEST
 
+START_TEST(page_locked_memory_is_the_hosts_and_of_copies)
+{
+    unsigned char *host, *other = take(rig.pool, MIB, rig.a);
+    void *ptr;
+    ck_assert_gpu(g->host_alloc(0, MIB, &ptr));
+    host = ptr;
+    for (uint64_t i = 0; i < MIB; i++)
+        host[i] = (unsigned char)(i * 7);
+    ck_assert_gpu(g->copy_async(other, host, MIB, rig.a));
+    ck_assert_gpu(g->stream_synchronize(rig.a));
+    for (uint64_t i = 0; i < MIB; i++)
+        host[i] = 0;
+    ck_assert_gpu(g->copy_async(host, other, MIB, rig.a));
+    ck_assert_gpu(g->stream_synchronize(rig.a));
+    for (uint64_t i = 0; i < MIB; i++)
+        ck_assert_uint_eq(host[i], (unsigned char)(i * 7));
+    ck_assert_gpu(g->host_free(ptr));
+    ck_assert_gpu(g->host_free(NULL));
+    give(other, rig.a);
+}
+END_TEST
+
 START_TEST(used_counts_the_bytes_asked_for)
 {
     take(rig.pool, 1, rig.a);
@@ -603,7 +625,7 @@ END_TEST
 void add_memory_tests(Suite *suite)
 {
     TCase *tcase = rig_case(suite, "memory");
-    suite_add(tcase, blocks_are_aligned_to_512_bytes, used_counts_the_bytes_asked_for, pool_grows_in_steps_of_32_mib,
+    suite_add(tcase, blocks_are_aligned_to_512_bytes, page_locked_memory_is_the_hosts_and_of_copies, used_counts_the_bytes_asked_for, pool_grows_in_steps_of_32_mib,
               double_free_is_refused, freeing_foreign_memory_is_refused, freeing_the_middle_of_a_block_is_refused_and_harmless,
               thread_that_chose_no_device_is_served, thread_that_chose_no_device_frees_a_block_of_another,
               request_beyond_the_device_fails, request_that_does_not_fit_leaves_nothing_with_threshold_0,

@@ -39,7 +39,7 @@ static void end(void)
     struct sim_census census;
     ck_assert_int_eq(sim_configure(NULL, why, sizeof(why)), 0);
     sim_census(&census);
-    ck_assert_uint_eq(census.blocks + census.pools + census.streams + census.events + census.ranges + census.pages + census.reserved, 0);
+    ck_assert_uint_eq(census.blocks + census.pools + census.streams + census.events + census.ranges + census.pages + census.hosts + census.reserved, 0);
 }
 
 void *take(uint64_t size, gpu_stream stream)

@@ -121,6 +121,25 @@ static weir_status trim(void)
     return status;
 }
 
+static weir_status put_to_sleep(void)
+{
+    weir_pool *pool;
+    uint64_t given;
+    weir_status status = weir_pool_get(actor.w, actor.words[1], actor.device, &actor.error, &pool);
+    if (status == WEIR_OK)
+        status = weir_pool_sleep(pool, 0, 10000, &actor.error, &given);
+    if (status == WEIR_OK)
+        actor_say(" given=%llu", (unsigned long long)given);
+    return status;
+}
+
+static weir_status wake(void)
+{
+    weir_pool *pool;
+    weir_status status = weir_pool_get(actor.w, actor.words[1], actor.device, &actor.error, &pool);
+    return status == WEIR_OK ? weir_pool_wake(pool, 0, &actor.error, NULL) : status;
+}
+
 /* Rings -------------------------------------------------------------------------------------------------------------------------------- */
 
 static weir_status ring_open(void)
@@ -233,6 +252,8 @@ const struct command actor_export_commands[] = {
     { "info", ": who has what", info },
     { "figures", ": what went through all rings", figures },
     { "trim", "POOL", trim },
+    { "sleep", "POOL", put_to_sleep },
+    { "wake", "POOL", wake },
     { "ring", "NAME SLOT-BYTES DEPTH block|drop_oldest|fail[/next|/newest] STREAM", ring_open },
     { "ring_close", "RING", ring_close },
     { "readers", "RING", readers },

@@ -47,6 +47,38 @@ START_TEST(neighbour_gives_what_is_to_stay_free_as_well)
 }
 END_TEST
 
+START_TEST(sleeper_wakes_by_what_a_neighbour_does_not_use)
+{
+    struct player *sleeper = enter_with("sleeper", "backing: arena, ");
+    take(sleeper, "a", 512);
+    stage_say(sleeper, "fill a 7 s; synchronize s; sleep p");
+    struct player *holder = enter_idle("holder", 896);
+    stage_say(sleeper, "wake p");
+    stage_say(sleeper, "check a 7 s");
+    check_rescued(sleeper, 1, 384);
+    check_holds(holder, 512);
+}
+END_TEST
+
+/* Neither holds half of what both need. */
+START_TEST(two_sleepers_wake_in_turn)
+{
+    struct player *one = enter_with("one", "backing: arena, "), *two = enter_with("two", "backing: arena, ");
+    for (int i = 0; i < 4; i++) {
+        struct player *awake = i % 2 ? two : one, *other = i % 2 ? one : two;
+        if (i < 2)
+            take(awake, "a", 640);
+        else
+            stage_say(awake, "wake p");
+        if (i < 2)
+            stage_say(awake, i ? "fill a 8 s; synchronize s" : "fill a 7 s; synchronize s");
+        stage_say(awake, i % 2 ? "check a 8 s; sleep p" : "check a 7 s; sleep p");
+        check_holds(awake, 0);
+        check_holds(other, 0);
+    }
+}
+END_TEST
+
 START_TEST(figures_of_both_sides_agree)
 {
     struct player *holder = enter_idle("holder", 768), *asker = enter("asker");
@@ -479,6 +511,7 @@ static void add_limits(Suite *suite)
     tcase_add_loop_test(tcase, pool_keeps_what_its_policy_says_to_the_step, 0, sizeof keeps / sizeof keeps[0]);
     suite_add(tcase, pool_that_keeps_all_is_left_alone, keep_counts_live_memory, keep_that_is_reloaded_counts_at_once);
     tcase = stage_case(suite, "in use");
+    suite_add(tcase, sleeper_wakes_by_what_a_neighbour_does_not_use, two_sleepers_wake_in_turn);
     tcase_add_loop_test(tcase, neighbour_gives_what_is_to_stay_free_as_well, 0, 2);
     tcase_add_loop_test(tcase, pool_of_a_stream_that_captures_is_left_alone, 0, 2);
     tcase_add_loop_test(tcase, pool_gives_again_when_its_capture_has_ended, 0, 2);

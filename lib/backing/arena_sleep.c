@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arena_sleep.c - an arena that sleeps: its pages go back to the device, its blocks keep their addresses, and their contents are kept in
+ * host memory or given up. A page that sleeps is *absent*: the map still has the page, with the handle 0.
+ *
+ * All that can fail comes before the first page goes, and nothing is given up before the last page is back. So after a failure the arena is
+ * awake and whole, or asleep and whole. `nap` is guarded by `growing`, which is held for the calls of the driver only: a wake that waits for
+ * memory must not hold it, since others trim this arena meanwhile.
+ */
+#include "lib/backing/arena_internal.h"
+
+#include <stdlib.h>
+
+#include "lib/base/context.h"
+#include "lib/record/recorder.h"
+
+/* Returns the map's element for the page that begins at this address. */
+static struct weir__page *page_of(struct weir__mapped *mapped, uint64_t address)
+{
+    struct weir__pages *pages = address >= mapped->arena.small.extents.base ? &mapped->arena.small : &mapped->arena.large;
+    return &pages->map[(address - pages->extents.base) / WEIR__PAGE_UNIT];
+}
+
+/* Returns the map's element for a page of the nap, or NULL if a trim has taken that page since. */
+static struct weir__page *nap_page(struct weir__mapped *mapped, const struct weir__nap_page *page)
+{
+    struct weir__page *found = page_of(mapped, page->address);
+    return found->units * WEIR__PAGE_UNIT == page->bytes && found->into == 0 ? found : NULL;
+}
+
+/* Whether the page sleeps. */
+static bool is_absent(struct weir__mapped *mapped, const struct weir__nap_page *page)
+{
+    const struct weir__page *found = nap_page(mapped, page);
+    return found && !found->handle;
+}
+
+bool weir__mapped_is_absent(struct weir__mapped *mapped, uint64_t address)
+{
+    return mapped->asleep_bytes && !page_of(mapped, address)->handle;
+}
+
+/* Host memory -------------------------------------------------------------------------------------------------------------------------- */
+
+#define TRIES 2 /* as a call of the driver may fail once */
+
+/* Frees the host memory. A driver that refuses twice has lost it. */
+static void free_host(struct weir__mapped *mapped)
+{
+    for (int tries = 0; mapped->nap.host && tries < TRIES && mapped->backing.gpu->host_free(mapped->nap.host) != GPU_SUCCESS; tries++)
+        continue;
+    mapped->nap.host = NULL;
+    mapped->nap.host_bytes = 0;
+}
+
+static void forget_pages(struct weir__mapped *mapped)
+{
+    free(mapped->nap.pages);
+    mapped->nap.pages = NULL;
+    mapped->nap.count = 0;
+    if (!mapped->nap.retains)
+        free_host(mapped);
+}
+
+void weir__mapped_forget_nap(struct weir__mapped *mapped)
+{
+    mapped->nap.retains = false;
+    forget_pages(mapped);
+}
+
+/* Makes sure that there are so many bytes of host memory. Returns the GPU code, or WEIR__PAGE_NO_HOST_MEMORY. */
+static int reserve_host(struct weir__mapped *mapped, uint64_t bytes)
+{
+    struct weir__nap *nap = &mapped->nap;
+    if (nap->host_bytes >= bytes)
+        return GPU_SUCCESS;
+    free_host(mapped);
+    int code = mapped->backing.gpu->host_alloc(mapped->backing.device, bytes, &nap->host);
+    nap->host_bytes = code == GPU_SUCCESS ? bytes : 0;
+    return code == GPU_OUT_OF_MEMORY ? WEIR__PAGE_NO_HOST_MEMORY : code;
+}
+
+/* Copies all pages to the host, or those from there that have not been, on a stream of its own, and waits. Returns the GPU code. */
+static int copy_pages(struct weir__mapped *mapped, bool to_host)
+{
+    const struct gpu *gpu = mapped->backing.gpu;
+    struct weir__nap *nap = &mapped->nap;
+    char *host = nap->host;
+    gpu_stream stream;
+    int code = gpu->stream_create(mapped->backing.device, &stream);
+    if (code != GPU_SUCCESS)
+        return code;
+    for (size_t i = 0; i < nap->count && code == GPU_SUCCESS; host += nap->pages[i++].bytes) {
+        void *page = (void *)(uintptr_t)nap->pages[i].address;
+        if (to_host || (!nap->pages[i].is_filled && nap_page(mapped, &nap->pages[i])))
+            code = gpu->copy_async(to_host ? host : page, to_host ? page : host, nap->pages[i].bytes, stream);
+    }
+    int seen = gpu->stream_synchronize(stream);
+    for (int tries = 0; tries < TRIES && gpu->stream_destroy(stream) != GPU_SUCCESS; tries++)
+        continue;
+    return code == GPU_SUCCESS ? seen : code;
+}
+
+/* Falling asleep ----------------------------------------------------------------------------------------------------------------------- */
+
+/* Counts the pages of one part, and lists them if `nap->pages` has room for them. */
+static uint64_t list(struct weir__nap *nap, const struct weir__pages *pages)
+{
+    uint64_t all = 0;
+    for (uint64_t at = 0; at < pages->extents.bytes;) {
+        uint64_t bytes = pages->map[at / WEIR__PAGE_UNIT].units * WEIR__PAGE_UNIT;
+        if (bytes && nap->pages)
+            nap->pages[nap->count] = (struct weir__nap_page){.address = pages->extents.base + at, .bytes = bytes};
+        nap->count += bytes != 0;
+        all += bytes;
+        at += bytes ? bytes : WEIR__PAGE_UNIT;
+    }
+    return all;
+}
+
+/* Lists all pages. Returns false if host memory runs out. */
+static bool list_all(struct weir__mapped *mapped, uint64_t *bytes)
+{
+    struct weir__nap *nap = &mapped->nap;
+    nap->count = 0;
+    *bytes = list(nap, &mapped->arena.large) + list(nap, &mapped->arena.small);
+    nap->pages = calloc(nap->count + 1, sizeof *nap->pages);
+    nap->count = 0;
+    if (nap->pages)
+        *bytes = list(nap, &mapped->arena.large) + list(nap, &mapped->arena.small);
+    return nap->pages;
+}
+
+/* Unmaps and releases the pages. A page that cannot be unmapped stays awake. Returns the bytes that went. */
+static uint64_t let_go(struct weir__mapped *mapped)
+{
+    struct weir__nap *nap = &mapped->nap;
+    uint64_t gone = 0;
+    for (size_t i = 0; i < nap->count; i++) {
+        struct weir__nap_page *page = &nap->pages[i];
+        uint64_t begun = mapped->backing.gpu->now();
+        page->is_filled = mapped->backing.gpu->page_unmap((void *)(uintptr_t)page->address, page->bytes) != GPU_SUCCESS;
+        if (page->is_filled)
+            continue;
+        weir__spin_lock(&mapped->lock);
+        struct weir__page *found = page_of(mapped, page->address);
+        uint64_t handle = found->handle;
+        found->handle = 0;
+        mapped->asleep_bytes += page->bytes;
+        mapped->turn = (struct weir__mapped_turn){.begun = begun};
+        weir__mapped_pages.release(mapped, page->bytes, handle);
+        weir__spin_unlock(&mapped->lock);
+        gone += page->bytes;
+    }
+    return gone;
+}
+
+static void shut(struct weir__backing *backing, bool is_shut)
+{
+    struct weir__mapped *mapped = weir__mapped_of(backing);
+    weir__spin_lock(&mapped->lock);
+    mapped->is_shut = is_shut;
+    weir__spin_unlock(&mapped->lock);
+}
+
+static int fall_asleep(struct weir__backing *backing, bool keeps, bool retains, uint64_t *given)
+{
+    struct weir__mapped *mapped = weir__mapped_of(backing);
+    uint64_t bytes = 0, trimmed = weir__mapped_trim(mapped, 0, 0);
+    pthread_mutex_lock(&mapped->growing);
+    mapped->nap.keeps = keeps;
+    mapped->nap.retains = retains;
+    int code = list_all(mapped, &bytes) ? GPU_SUCCESS : WEIR__PAGE_NO_HOST_MEMORY;
+    if (code == GPU_SUCCESS && keeps && bytes)
+        code = reserve_host(mapped, bytes);
+    if (code == GPU_SUCCESS && keeps && bytes)
+        code = copy_pages(mapped, true);
+    if (code == GPU_SUCCESS)
+        *given = trimmed + let_go(mapped);
+    if (code != GPU_SUCCESS || !keeps)
+        free_host(mapped);
+    if (code != GPU_SUCCESS)
+        forget_pages(mapped);
+    pthread_mutex_unlock(&mapped->growing);
+    return code;
+}
+
+/* Waking ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Gives back the pages that were created and not mapped. */
+static void drop_fresh(struct weir__mapped *mapped)
+{
+    for (size_t i = 0; i < mapped->nap.count; i++) {
+        struct weir__nap_page *page = &mapped->nap.pages[i];
+        if (!page->fresh)
+            continue;
+        weir__spin_lock(&mapped->lock);
+        mapped->turn = (struct weir__mapped_turn){.created = page->bytes};
+        weir__mapped_pages.release(mapped, page->bytes, page->fresh);
+        weir__spin_unlock(&mapped->lock);
+        page->fresh = 0;
+    }
+}
+
+/* Forgets the absent pages in which nothing is live any more: they need not come back. */
+static void drop_idle(struct weir__mapped *mapped)
+{
+    const struct weir__scope scope = weir__mapped_scope(mapped);
+    weir__scope_cover(&scope, false);
+    weir__scope_finish(&scope, mapped->backing.gpu->now() + WEIR__MAPPED_PATIENCE);
+    pthread_mutex_lock(&mapped->growing);
+    weir__spin_lock(&mapped->lock);
+    weir__arena_trim(&mapped->arena, UINT64_MAX);
+    weir__spin_unlock(&mapped->lock);
+    pthread_mutex_unlock(&mapped->growing);
+}
+
+static int create(struct weir__mapped *mapped, uint64_t bytes, gpu_page *page)
+{
+    if (weir__backing_lack(&mapped->backing, bytes))
+        return WEIR__LACK_FREE;
+    return mapped->backing.gpu->page_create(mapped->backing.device, bytes, page);
+}
+
+/* Creates all pages that are absent, or none: two arenas that wake must not hold half each. */
+static int create_all(struct weir__backing *backing, struct weir__ask *ask, uint64_t *lack)
+{
+    struct weir__mapped *mapped = weir__mapped_of(backing);
+    struct weir__nap *nap = &mapped->nap;
+    int code = GPU_SUCCESS;
+    drop_idle(mapped);
+    pthread_mutex_lock(&mapped->growing);
+    *lack = 0;
+    for (size_t i = 0; i < nap->count; i++) {
+        struct weir__nap_page *page = &nap->pages[i];
+        if (page->fresh || !is_absent(mapped, page))
+            continue;
+        *lack += page->bytes;
+        if (code == GPU_SUCCESS)
+            code = create(mapped, page->bytes, &page->fresh);
+    }
+    if (code != GPU_SUCCESS)
+        drop_fresh(mapped);
+    pthread_mutex_unlock(&mapped->growing);
+    ask->lack = code == WEIR__LACK_FREE ? code : 0;
+    return code == WEIR__LACK_FREE ? GPU_OUT_OF_MEMORY : code;
+}
+
+/* Maps a page that was created, gives the devices access, and counts the page as awake. Returns the GPU code. */
+static int map_fresh(struct weir__mapped *mapped, struct weir__nap_page *page)
+{
+    const struct gpu *gpu = mapped->backing.gpu;
+    void *address = (void *)(uintptr_t)page->address;
+    uint64_t begun = gpu->now();
+    int code = gpu->page_map(address, page->bytes, page->fresh);
+    if (code != GPU_SUCCESS)
+        return code;
+    code = gpu->page_set_access(address, page->bytes, mapped->devices, mapped->device_count);
+    if (code != GPU_SUCCESS) {
+        gpu->page_unmap(address, page->bytes);
+        return code;
+    }
+    if (mapped->recorder)
+        weir__record_figures(mapped->recorder, WEIR__KIND_MAP, mapped->record, NULL, page->bytes, gpu->now() - begun);
+    weir__spin_lock(&mapped->lock);
+    struct weir__page *found = nap_page(mapped, page);
+    found->handle = page->fresh;
+    mapped->asleep_bytes -= page->bytes;
+    if (weir__mapped_bytes(mapped) > mapped->mapped_high)
+        mapped->mapped_high = weir__mapped_bytes(mapped);
+    weir__spin_unlock(&mapped->lock);
+    page->fresh = 0;
+    return GPU_SUCCESS;
+}
+
+static int fill(struct weir__backing *backing, bool *kept)
+{
+    struct weir__mapped *mapped = weir__mapped_of(backing);
+    struct weir__nap *nap = &mapped->nap;
+    int code = GPU_SUCCESS;
+    pthread_mutex_lock(&mapped->growing);
+    for (size_t i = 0; i < nap->count && code == GPU_SUCCESS; i++)
+        if (nap->pages[i].fresh && is_absent(mapped, &nap->pages[i])) /* a trim may have taken it since */
+            code = map_fresh(mapped, &nap->pages[i]);
+    if (code == GPU_SUCCESS && nap->keeps && nap->host)
+        code = copy_pages(mapped, false);
+    drop_fresh(mapped);
+    if (code == GPU_SUCCESS) {
+        *kept = nap->keeps;
+        forget_pages(mapped);
+    }
+    pthread_mutex_unlock(&mapped->growing);
+    return code;
+}
+
+static uint64_t asleep(struct weir__backing *backing)
+{
+    struct weir__mapped *mapped = weir__mapped_of(backing);
+    weir__spin_lock(&mapped->lock);
+    uint64_t bytes = mapped->asleep_bytes;
+    weir__spin_unlock(&mapped->lock);
+    return bytes;
+}
+
+const struct weir__sleep_ops weir__mapped_sleeps = {shut, fall_asleep, create_all, fill, asleep};
