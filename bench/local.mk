@@ -25,6 +25,7 @@ bench_weir_bench_SOURCES = \
 	%reldir%/arena.c \
 	%reldir%/aside.c \
 	%reldir%/auto.c \
+	%reldir%/comb.c \
 	%reldir%/consumer.c \
 	%reldir%/crowd.c \
 	%reldir%/crowd.h \

@@ -44,6 +44,7 @@ static const struct section {
     {"grow", section_grow, "a request that grows an empty pool by 1 GiB: idle, beside a kernel, with a peer", false},
     {"pages", section_pages, "what creating, mapping and unmapping pages costs, beside 0 and 120 GiB", false},
     {"full", section_full, "mixed sizes until 32 GiB are out: how much is live", false},
+    {"comb", section_comb, "a large request after every second block was freed: how much is stranded", false},
     {"pinned", section_pinned, "what a trim leaves mapped between live blocks", false},
     {"small", section_small, "small blocks that pin large memory", true},
     {"pending", section_pending, "a request behind a pending free", true},

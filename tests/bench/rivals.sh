@@ -10,7 +10,7 @@ json=$tap_dir/rivals.json
 
 measures() {
     # 1: a figure misses what is asked of a GPU.
-    WEIR_GPU=sim WEIR_SIM=memory=64GiB,devices=2 timeout 1200 "$bench" --quick --json "$json" rmm-pairs grow pages full pinned >"$tap_dir/out" 2>&1 ||
+    WEIR_GPU=sim WEIR_SIM=memory=64GiB,devices=2 timeout 1200 "$bench" --quick --json "$json" rmm-pairs grow pages full comb pinned >"$tap_dir/out" 2>&1 ||
         [ $? -eq 1 ] || { sed 's/^/# /' "$tap_dir/out"; false; }
 }
 
@@ -35,6 +35,9 @@ done
 check "no_figure_is_without_samples" sh -c "test -s '$json' && ! grep -q '\"values\": \[\]' '$json'"
 check "an_arena_keeps_little_beside_small_blocks" grep -q 'x 64 KiB live between 24 MiB, after a trim, weir, arena.*"reached": true' "$json"
 check "an_arena_keeps_little_beside_blocks_between_larger_ones" grep -q 'x 4 MiB live between 24 MiB, after a trim, weir, arena.*"reached": true' "$json"
+for sizes in '2 to 16' '8 to 64' '4 to 400'; do
+    check "an_arena_strands_little_in_a_comb_of_$(echo "$sizes" | tr ' ' _)_mib" grep -q "stranded in a comb of $sizes MiB, weir, arena\".*\"reached\": true" "$json"
+done
 check "a_library_that_is_not_there_is_named" refuses_rmm
 check "rows_are_chosen_by_how_their_names_begin" takes_some_rows_alone
 check "rows_that_are_not_there_are_named" refuses_rows_that_are_not_there

@@ -204,7 +204,7 @@ step_audit() {
 bench_sections=(pairs:60 threads:90 live:40 handover:40 multi:40 open:30 loop:40 keeper:40 random:200 small:60 pending:90 share:120 neighbours:150)
 
 # And of those beside RMM.
-rival_sections=(rmm-pairs:60 rmm-threads:90 grow:60 pages:60 full:90 pinned:90 rmm-random:240)
+rival_sections=(rmm-pairs:60 rmm-threads:90 grow:60 pages:60 full:90 comb:90 pinned:90 rmm-random:240)
 
 # measure_sections VISIBLE OPTION... -- NAME:SECONDS...: section by section, as one that cannot be measured leaves the others alone.
 measure_sections() {

@@ -323,6 +323,23 @@ START_TEST(complete_pages_are_moved_before_new_ones_are_created)
 }
 END_TEST
 
+/* Each block ends in the middle of a unit. A freed one between two live ones leaves them the units that it shares with them, no more. */
+static const uint64_t between[] = {5 * MIB, 7 * MIB, 11 * MIB + 512, 15 * MIB};
+
+START_TEST(live_neighbours_of_a_large_block_pin_only_the_units_that_they_share_with_it)
+{
+    uint64_t pinned;
+    struct model *m = model_new(24);
+    get(m, NONE, between[_i]);
+    struct model_block *freed = get(m, NONE, between[_i]);
+    get(m, NONE, between[_i]);
+    put(m, freed, NONE);
+    ck_assert(weir__arena_pinned(&m->arena, SIZE_MAX, &pinned));
+    ck_assert_uint_le(pinned, 2 * WEIR__PAGE_UNIT + (between[_i] < 6 * MIB ? WEIR__PAGE_UNIT : 0));
+    model_end(m);
+}
+END_TEST
+
 START_TEST(pages_with_pending_frees_are_neither_moved_nor_released)
 {
     struct model *m = model_new(20);
@@ -652,6 +669,8 @@ int main(void)
     tcase_add_test(where, an_arena_grows_behind_a_last_extent_that_is_pending);
     tcase_add_test(where, a_request_that_lacks_little_grows_what_is_its_own);
     tcase_add_test(pages, complete_pages_are_moved_before_new_ones_are_created);
+    tcase_add_loop_test(pages, live_neighbours_of_a_large_block_pin_only_the_units_that_they_share_with_it, 0,
+                        (int)(sizeof(between) / sizeof(between[0])));
     tcase_add_test(pages, pages_with_pending_frees_are_neither_moved_nor_released);
     tcase_add_test(pages, pages_move_from_one_part_to_the_other);
     tcase_add_test(pages, a_page_too_large_to_be_moved_is_released_where_memory_is_out);

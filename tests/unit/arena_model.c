@@ -23,6 +23,7 @@ struct grain {
 struct model_page {
     uint64_t bytes;   /* 0: there is none with this handle */
     uint64_t address; /* 0: it is not mapped */
+    bool is_new;      /* it was created for the request under way */
 };
 
 static struct model model;
@@ -87,7 +88,7 @@ static int create(void *data, uint64_t bytes, uint64_t *handle)
     for (*handle = 1; *handle < PAGES && pages[*handle].bytes; ++*handle)
         ;
     require(*handle < PAGES, "more pages than there is memory");
-    pages[*handle] = (struct model_page){.bytes = bytes};
+    pages[*handle] = (struct model_page){.bytes = bytes, .is_new = true};
     model.created += bytes;
     return 0;
 }
@@ -259,6 +260,17 @@ static struct model_block *note_block(struct weir__extent *extent, int stream, u
     return &model.blocks[at];
 }
 
+/* The next block shares the unit in which a large block ends: a page that was created for that block has at most one unit beside it. */
+static void check_end(const struct weir__extent *extent)
+{
+    uint64_t end = weir__extent_end(extent);
+    if (extent->bytes < 3 * UNIT / 2 || end % UNIT == 0)
+        return;
+    for (size_t i = 0; i < PAGES; i++)
+        if (pages[i].is_new && pages[i].address < end && end < pages[i].address + pages[i].bytes)
+            require(pages[i].bytes <= 2 * UNIT, "a large page that the next block shares");
+}
+
 /* can_grow: false in the middle of a call of the device. */
 static struct model_block *allocate(int stream, uint64_t bytes, bool can_grow)
 {
@@ -267,8 +279,13 @@ static struct model_block *allocate(int stream, uint64_t bytes, bool can_grow)
     if (model.live_count == MODEL_BLOCKS)
         return NULL;
     extent = weir__arena_take(&model.arena, stream_of(stream), bytes);
-    if (!extent && can_grow)
+    if (!extent && can_grow) {
+        for (size_t i = 0; i < PAGES; i++)
+            pages[i].is_new = false;
         code = weir__arena_grow(&model.arena, stream_of(stream), bytes, &extent);
+        if (extent)
+            check_end(extent);
+    }
     require(!code || !extent, "a block in spite of an error");
     if (extent)
         return note_block(extent, stream, bytes);

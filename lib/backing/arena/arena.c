@@ -5,7 +5,7 @@
 static const struct weir__page_sizes small_sizes = {
     .least = 9, .shift = 4, .most = WEIR__PAGE_UNIT, .step = WEIR__PAGE_UNIT, .alone = UINT64_MAX};
 static const struct weir__page_sizes large_sizes = {
-    .least = 20, .shift = 0, .most = UINT64_C(64) << 20, .step = UINT64_C(32) << 20, .alone = UINT64_C(4) << 20};
+    .least = 20, .shift = 0, .most = UINT64_C(64) << 20, .step = UINT64_C(4) << 20, .alone = UINT64_C(3) << 20};
 
 bool weir__arena_init(struct weir__arena *arena, uint64_t base, uint64_t bytes, const struct weir__page_driver *driver, void *data)
 {

@@ -221,7 +221,7 @@ struct growth {
     struct weir__extent *first, *last;
     uint64_t end;  /* the address behind the request. `last` may end higher, so that a larger page fits */
     uint64_t lack; /* bytes of the place that still have no page */
-    uint64_t step; /* the smallest page to create, in bytes, if the device has enough memory; 0: only the missing bytes */
+    uint64_t step; /* the smallest page to create, in bytes, if the device has enough memory; 0: the request is served alone */
     uint64_t most; /* the largest page to create, in bytes; it is halved while creating a page fails */
     bool moves;    /* whether to try moving pages; false after a move failed */
 };
@@ -325,11 +325,20 @@ static uint64_t size_of_step(const struct weir__pages *pages)
     return step > WEIR__PAGE_UNIT ? step : WEIR__PAGE_UNIT;
 }
 
+/* Returns the bytes of the page to create at this address if the request is served alone. The unit with the end of the request is left to
+   a page of its own, if the page would have three units or more: the next block shares that unit, and would pin the whole page. */
+static uint64_t least_page(const struct growth *growth, uint64_t address, uint64_t room)
+{
+    uint64_t bytes = smaller(smaller(growth->lack, growth->most), room), last_unit = growth->end & -WEIR__PAGE_UNIT;
+    bool is_split = !growth->step && address + WEIR__PAGE_UNIT < last_unit;
+    return is_split ? smaller(bytes, last_unit - address) : bytes;
+}
+
 /* Creates a page at this address: of growth->step bytes if that succeeds, else of the missing bytes, else of fewer. Before the size is
    halved, complete pages are released. Returns 0 or the driver's code, and the page's size in *bytes. */
 static int try_create(struct growth *growth, uint64_t address, uint64_t room, uint64_t *bytes)
 {
-    uint64_t least = smaller(smaller(growth->lack, growth->most), room), step = smaller(growth->step, room);
+    uint64_t least = least_page(growth, address, room), step = smaller(growth->step, room);
     *bytes = step > least && step <= growth->most ? step : least;
     int code = create_page(growth->pages, address, *bytes);
     while (code && growth->pages->driver->is_shortage(code)) {

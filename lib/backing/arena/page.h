@@ -47,7 +47,8 @@ struct weir__page_sizes {
     unsigned least, shift; /* as in struct weir__extents */
     uint64_t most;         /* bytes of the largest page */
     uint64_t step;         /* the smallest growth, in bytes, is 1/64 of what is mapped, but at most this */
-    /* Requests of this many bytes or more grow the range only by the bytes that they lack, so that these can go back with the block. */
+    /* Requests of this many bytes or more are served alone: they grow the range only by the bytes that they lack, so that these can go back
+       with the block. */
     uint64_t alone;
 };
 
