@@ -30,6 +30,8 @@ lib_backing_arena_libarena_la_SOURCES = \
 	%reldir%/backing/arena/place.h \
 	%reldir%/backing/arena/queue.c \
 	%reldir%/backing/arena/queue.h \
+	%reldir%/backing/arena/rest.c \
+	%reldir%/backing/arena/rest.h \
 	%reldir%/backing/arena/valid.c
 
 ## The bytes of traces, which libweir-trace writes as well. Pure.

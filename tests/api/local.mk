@@ -51,3 +51,11 @@ tests_api_record_waits_SOURCES = %reldir%/record_waits.c %reldir%/traced.c %reld
 tests_api_record_waits_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_record_waits_LDFLAGS = $(hook_ldflags)
 tests_api_record_waits_LDADD = tests/api/libscene.la tools/libtools.la
+
+## Calls of the driver that an arena makes where a program does again what it did before.
+check_PROGRAMS += tests/api/arena_rest
+TESTS += tests/api/arena_rest
+tests_api_arena_rest_SOURCES = %reldir%/arena_rest.c bench/sequence.c bench/sequence.h $(hook_sources)
+tests_api_arena_rest_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_arena_rest_LDFLAGS = $(hook_ldflags)
+tests_api_arena_rest_LDADD = tests/api/libfixture.la

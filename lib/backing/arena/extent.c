@@ -228,6 +228,7 @@ static void make_live(struct weir__extents *extents, struct weir__extent *extent
     extent->state = WEIR__EXTENT_LIVE;
     extents->live_bytes += extent->bytes;
     extents->live_count++;
+    extents->taken_count++;
 }
 
 /* Takes the lower `bytes` of a free extent, and returns them as a live extent. */

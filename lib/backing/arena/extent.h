@@ -82,6 +82,7 @@ struct weir__extents {
     struct weir__extent_slab *slabs;
     uint64_t live_bytes, complete_bytes, pending_bytes; /* pending: free and not complete */
     size_t live_count;
+    uint64_t taken_count; /* requests served so far */
 };
 
 /* Initialises the range as one hole. base, bytes: multiples of the alignment, with a sum of at most 2^63. */

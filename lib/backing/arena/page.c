@@ -6,6 +6,7 @@
 
 #include "lib/backing/arena/bin.h"
 #include "lib/backing/arena/place.h"
+#include "lib/backing/arena/rest.h"
 
 /* The most free extents that one search for a page to move looks at while other threads wait for the lock. Recorded programs have fewer. */
 #define EXTENTS_MOST 256
@@ -115,6 +116,7 @@ static bool release_page(struct weir__pages *pages, struct weir__extent *extent,
     if (is_off) {
         pages->driver->release(pages->data, bytes, handle);
         pages->released_count++;
+        weir__rest_forget(pages);
         held->former = WEIR__EXTENT_HOLE;
     }
     *before = held->before;
@@ -224,6 +226,7 @@ struct growth {
     uint64_t step; /* the smallest page to create, in bytes, if the device has enough memory; 0: the request is served alone */
     uint64_t most; /* the largest page to create, in bytes; it is halved while creating a page fails */
     bool moves;    /* whether to try moving pages; false after a move failed */
+    bool buys;     /* whether to create pages rather than move any; false after creating one failed */
 };
 
 /* Holds the part of the extent that the request needs. Of a hole more is held, as room for a larger page. */
@@ -362,9 +365,14 @@ static int fill(struct growth *growth, struct weir__extent *piece)
     if (!weir__extents_reserve(extents, 1))
         return WEIR__PAGE_NO_HOST_MEMORY;
     extents->kept_count = 1;
-    uint64_t bytes = growth->moves ? try_move(growth, piece->address, piece->bytes) : 0;
-    bool is_new = bytes == 0;
-    int code = is_new ? try_create(growth, piece->address, piece->bytes, &bytes) : 0;
+    uint64_t bytes = least_page(growth, piece->address, piece->bytes);
+    bool is_new = true;
+    growth->buys = growth->buys && create_page(growth->pages, piece->address, bytes) == 0;
+    if (!growth->buys) {
+        bytes = growth->moves ? try_move(growth, piece->address, piece->bytes) : 0;
+        is_new = bytes == 0;
+    }
+    int code = bytes > 0 ? 0 : try_create(growth, piece->address, piece->bytes, &bytes);
     extents->kept_count = 0;
     if (code)
         return code;
@@ -399,6 +407,20 @@ static int trim_place(struct growth *growth)
     return 0;
 }
 
+/* Creates pages of `bytes` together at the end of the range, as far as the device has memory for them, and stops where it has none. */
+static void map_ahead(struct weir__pages *pages, uint64_t bytes)
+{
+    struct weir__extents *extents = &pages->extents;
+    for (bool is_made = true; is_made && bytes > 0 && extents->end.bytes > 0 && weir__extents_reserve(extents, 2);) {
+        uint64_t page = smaller(smaller(bytes, pages->sizes->most), extents->end.bytes);
+        struct weir__extent *held = weir__extents_hold(extents, &extents->end, extents->end.address, page);
+        is_made = create_page(pages, held->address, page) == 0;
+        held->former = is_made ? WEIR__EXTENT_FREE : WEIR__EXTENT_HOLE;
+        weir__extents_put(extents, held);
+        bytes -= page;
+    }
+}
+
 int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stream, uint64_t bytes, struct weir__extent **extent)
 {
     struct weir__extents *extents = &pages->extents;
@@ -417,6 +439,7 @@ int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stre
         return WEIR__PAGE_NO_ADDRESSES;
     struct growth growth = {
         .pages = pages, .end = place.first->address + bytes, .lack = place.lack, .most = pages->sizes->most, .moves = true};
+    growth.buys = weir__rest_note(pages, bytes);
     if (bytes < pages->sizes->alone)
         growth.step = size_of_step(pages);
     hold_place(&growth, place.first);
@@ -427,6 +450,8 @@ int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stre
     if (!code)
         code = trim_place(&growth);
     if (!code) {
+        if (growth.buys)
+            map_ahead(pages, weir__rest_ahead(pages));
         *extent = weir__extents_join(extents, growth.first, growth.last);
         return 0;
     }

@@ -59,6 +59,10 @@ struct weir__pages {
     struct weir__pages *other; /* the other part of the arena, with which pages are exchanged; NULL: there is none */
     const struct weir__page_driver *driver;
     void *data;
+    /* The most bytes that were live when a growth began, its request included, since a page was last released. Tells misses (rest.h) from
+       the growth of what the program needs. */
+    uint64_t live_high;
+    uint64_t calm_at;                                    /* the extents.taken_count at which all misses so far are forgotten */
     uint64_t mapped_bytes;                               /* bytes of all pages, whether live, complete, pending or held */
     uint64_t created_count, moved_count, released_count; /* pages created, moved and released so far */
     uint64_t looked_count;                               /* holes and free extents that searches have looked at so far */
@@ -73,8 +77,9 @@ void weir__pages_clear(struct weir__pages *pages);
 
 /*
  * Serves a request, and maps pages if no free extent is large enough. The request gets the place for which the fewest bytes have to be
- * mapped. Complete pages from other addresses are moved there first, then new pages are created, in the end smaller ones. So the request
- * fails for lack of memory only if the free memory of the device and all complete pages, rounded down to units, are too little.
+ * mapped. Complete pages from other addresses are moved there first, then new pages are created, in the end smaller ones. A range that
+ * keeps moving pages (rest.h) creates pages at once, and some more at its end, as long as the device has memory. The request fails for lack
+ * of memory only if the free memory of the device and all complete pages, rounded down to units, are too little.
  *
  * Returns 0 and sets *extent, or returns a code of the driver or one of the two above. A call that fails has released the pages that it
  * created, and may have moved or released pages that were complete before.

@@ -4,7 +4,7 @@
  * faults.
  */
 #include "lib/backing/arena/bin.h"
-#include "lib/backing/arena/page.h"
+#include "lib/backing/arena/rest.h"
 
 /* Sums over all extents of a range. */
 struct sums {
@@ -161,6 +161,9 @@ bool weir__pages_are_valid(const struct weir__pages *pages)
 {
     struct sums sums = {.live = 0};
     struct found found = {.end = 0};
+    uint64_t calm_most = pages->extents.taken_count + 2 * WEIR__REST_MISSES * WEIR__REST_REQUESTS;
+    if (pages->calm_at > calm_most || pages->extents.taken_count < pages->extents.live_count)
+        return false;
     if (!are_extents_valid(&pages->extents, &sums) || sums.live + sums.complete + sums.pending != pages->mapped_bytes)
         return false;
     for (const struct weir__extent *extent = pages->extents.first;; extent = extent->after) {

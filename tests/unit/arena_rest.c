@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranges of an arena that come to rest: pages are numbers, and the device has as many as are asked for. */
+#include "lib/backing/arena/arena.h"
+#include "tests/support/suite.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define BASE (UINT64_C(1) << 33)
+
+static int create(void *data, uint64_t bytes, uint64_t *handle)
+{
+    (void)data;
+    *handle = bytes;
+    return 0;
+}
+
+static int map(void *data, uint64_t address, uint64_t bytes, uint64_t handle)
+{
+    (void)data;
+    (void)address;
+    return bytes == handle ? 0 : 1;
+}
+
+static int unmap(void *data, uint64_t address, uint64_t bytes)
+{
+    (void)data;
+    (void)address;
+    (void)bytes;
+    return 0;
+}
+
+static void release(void *data, uint64_t bytes, uint64_t handle)
+{
+    (void)data;
+    (void)bytes;
+    (void)handle;
+}
+
+static bool is_shortage(int code)
+{
+    return code;
+}
+
+enum { SLOTS = 64, REQUESTS = 2000 };
+
+/* One pass of a program: blocks of random sizes, of which 512 MiB at most are live. In the end all are freed. Returns how many pages were
+   moved and created. */
+static uint64_t run_pass(struct weir__arena *arena, uint64_t state)
+{
+    struct weir__extent *slots[SLOTS] = {NULL};
+    uint64_t before = arena->large.moved_count + arena->large.created_count;
+    for (unsigned requests = 0; requests < REQUESTS;) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        struct weir__extent **slot = &slots[state >> 58];
+        uint64_t bytes = MIB + (state >> 20) % (63 * MIB);
+        if (*slot) {
+            weir__arena_give(arena, *slot, NULL, 0);
+            *slot = NULL;
+        } else if (arena->large.extents.live_bytes + bytes <= 512 * MIB) {
+            *slot = weir__arena_take(arena, NULL, bytes);
+            if (!*slot)
+                ck_assert_int_eq(weir__arena_grow(arena, NULL, bytes, slot), 0);
+            requests++;
+        }
+    }
+    for (int i = 0; i < SLOTS; i++)
+        if (slots[i])
+            weir__arena_give(arena, slots[i], NULL, 0);
+    return arena->large.moved_count + arena->large.created_count - before;
+}
+
+START_TEST(a_range_that_keeps_moving_pages_grows_until_it_rests_and_begins_anew_after_a_trim)
+{
+    static const struct weir__page_driver any = {create, map, unmap, release, is_shortage};
+    struct weir__arena arena;
+    uint64_t seed = (uint64_t)_i + 1;
+    ck_assert(weir__arena_init(&arena, BASE, UINT64_C(32) << 30, &any, NULL));
+    ck_assert_uint_gt(run_pass(&arena, seed), 50);
+    uint64_t moved = arena.large.moved_count;
+    ck_assert_uint_gt(moved, 0); /* the first misses only move pages */
+    for (int i = 0; i < 8; i++)
+        run_pass(&arena, seed);
+    ck_assert_uint_le(run_pass(&arena, seed), REQUESTS / 1000);
+    ck_assert(weir__arena_is_valid(&arena));
+    ck_assert_uint_lt(weir__arena_figures(&arena).mapped, 2 * arena.large.live_high);
+    moved = arena.large.moved_count;
+    weir__arena_trim(&arena, UINT64_MAX);
+    run_pass(&arena, seed);
+    ck_assert_uint_gt(arena.large.moved_count, moved);
+    weir__arena_clear(&arena);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("arena_rest");
+    TCase *passes = suite_case(suite, "passes", 60);
+    tcase_add_loop_test(passes, a_range_that_keeps_moving_pages_grows_until_it_rests_and_begins_anew_after_a_trim, 0, 20);
+    return suite_run(suite);
+}
