@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/backing/arena/rest.h"
+
 #define UNIT WEIR__PAGE_UNIT
 #define RANGE (MODEL_UNITS * UNIT)
 #define GRAIN WEIR__EXTENT_ALIGNMENT
@@ -16,7 +18,8 @@
 struct grain {
     uint32_t sequence; /* of its last free */
     int16_t block;     /* -1: none */
-    int8_t stream;     /* that freed it last; -1: it is complete */
+    int8_t stream;     /* that freed it last, or waits for that; -1: it is complete */
+    uint8_t users;     /* a bit for each stream that may use it before that: the one that freed it, and those that have waited for it */
 };
 
 /* A page of the device, by its handle. */
@@ -243,7 +246,7 @@ static struct model_block *note_block(struct weir__extent *extent, int stream, u
     for (uint64_t i = 0; i < extent->bytes; i += GRAIN) {
         struct grain *grain = grain_at(extent->address + i);
         require(grain->block < 0, "a live byte is handed out again");
-        require(grain->stream == stream || is_complete(grain), "a stream gets what another one still uses");
+        require((stream >= 0 && grain->users >> stream & 1) || is_complete(grain), "a stream gets what another one still uses");
         grain->block = at;
     }
     uint64_t covered = 0;
@@ -264,7 +267,7 @@ static struct model_block *note_block(struct weir__extent *extent, int stream, u
 static void check_end(const struct weir__extent *extent)
 {
     uint64_t end = weir__extent_end(extent);
-    if (extent->bytes < 3 * UNIT / 2 || end % UNIT == 0)
+    if (extent->bytes < 3 * UNIT / 2 || end % UNIT == 0 || model.failed || model.interrupted)
         return;
     for (size_t i = 0; i < PAGES; i++)
         if (pages[i].is_new && pages[i].address < end && end < pages[i].address + pages[i].bytes)
@@ -307,8 +310,10 @@ void model_free(struct model *m, struct model_block *block, int stream, uint64_t
         uint64_t next = ++m->sequences[stream];
         sequence = back < next ? next - back : next;
     }
+    uint8_t users = (uint8_t)(stream < 0 ? 0 : 1 << stream);
     for (uint64_t i = 0; i < block->extent->bytes; i += GRAIN)
-        *grain_at(block->address + i) = (struct grain){.block = -1, .stream = (int8_t)stream, .sequence = (uint32_t)sequence};
+        *grain_at(block->address + i) =
+            (struct grain){.block = -1, .stream = (int8_t)stream, .users = users, .sequence = (uint32_t)sequence};
     struct weir__extent *extent = block->extent;
     block->extent = NULL;
     m->live_count--;
@@ -328,8 +333,12 @@ static bool is_pending(const struct weir__extent *extent)
 static void wait_in(const struct weir__extents *extents, const struct weir__extent_stream *stream, int to, uint32_t sequence)
 {
     for (const struct weir__extent *extent = extents->first; extent != &extents->end; extent = extent->after)
-        for (uint64_t i = 0; is_pending(extent) && extent->stream == stream && i < extent->bytes; i += GRAIN)
-            *grain_at(extent->address + i) = (struct grain){.block = -1, .stream = (int8_t)to, .sequence = sequence};
+        for (uint64_t i = 0; is_pending(extent) && extent->stream == stream && i < extent->bytes; i += GRAIN) {
+            struct grain *grain = grain_at(extent->address + i);
+            grain->stream = (int8_t)to;
+            grain->users |= (uint8_t)(1 << to);
+            grain->sequence = sequence;
+        }
 }
 
 void model_wait(struct model *m, int stream, int to)
@@ -422,10 +431,20 @@ static void run_within(void)
     check_blocks();
 }
 
+/* Has the part as many misses as it remembers at most, so that its next growth may create pages rather than move any. */
+static void make_restless(struct weir__pages *part)
+{
+    part->live_high = UINT64_MAX;
+    part->calm_at = part->extents.taken_count + 2 * WEIR__REST_MISSES * WEIR__REST_REQUESTS;
+}
+
 static void step(const uint8_t bytes[STEP])
 {
     model.failed = model.interrupted = false;
     switch (bytes[0] >> 4) {
+    case 12:
+        make_restless(bytes[1] & 1 ? &model.arena.small : &model.arena.large);
+        break;
     case 13:
         model_trim(&model, bytes[1] & 1 ? UINT64_MAX : bytes[2] * UNIT / 2);
         break;
