@@ -76,10 +76,9 @@ static weir_status pair(weir *w, const struct mode *mode, unsigned long which)
     weir_cuda_stream handle = weir_stream_handle(streams[which]);
     switch (mode->kind) {
     case DRIFTING:
-        more += 4096;
-        /* fall through */
     case BESIDE_PARKED:
     case BY_STREAM:
+        more += mode->kind == DRIFTING ? 4096 : 0;
         status = weir_stream_malloc(streams[which], &block, mode->size + more);
         return status ? status : weir_stream_free(streams[which], block);
     case BY_HANDLE:
