@@ -7,8 +7,9 @@
  * Part of the stream's cache, and guarded by the cache's lock. The cache's own bounds do not count these blocks; instead, before the pool
  * grows for a large request, it takes them back. Until then they may fit none of the requests that come, so the two bounds below keep their
  * sum small. A pool of CUDA's serves other sizes from the memory of a block that is not kept, so there a block is kept only if its size was
- * requested before, among the last few sizes: sizes that never repeat pass through. Two blocks are enough for buffers that take turns. With 4, programs recorded on a GPU had up to 2 % more mapped by arenas:
- * training on pictures of many sizes 3,262 MiB, not 3,228; LoRA 3,200, not 3,110.
+ * requested before, among the last few sizes: sizes that never repeat pass through. Two blocks are enough for buffers that take turns. With
+ * 4, programs recorded on a GPU had up to 2 % more mapped by arenas: training on pictures of many sizes 3,262 MiB, not 3,228; LoRA 3,200,
+ * not 3,110.
  */
 #ifndef WEIR_LIB_RECENT_H
 #define WEIR_LIB_RECENT_H

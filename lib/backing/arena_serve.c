@@ -162,8 +162,8 @@ static void raise_high(struct weir__mapped *mapped)
         mapped->mapped_high = weir__mapped_bytes(mapped);
 }
 
-/* Maps the memory that the request lacks. Returns the GPU code, WEIR__LACK_CAP, WEIR__LACK_FREE, or a code of page.h. Adds the time that it waited for
-   another mapping thread to *waited. */
+/* Maps the memory that the request lacks. Returns the GPU code, WEIR__LACK_CAP, WEIR__LACK_FREE, or a code of page.h. Adds to *waited the
+   time for which the thread waited for another mapping thread. */
 static int grow(struct weir__mapped *mapped, struct weir__debt *debt, uint64_t bytes, struct weir__extent **extent, uint64_t *waited)
 {
     if (pthread_mutex_trylock(&mapped->growing) != 0) {

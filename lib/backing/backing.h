@@ -126,8 +126,8 @@ struct weir__backing_ops {
     /* Called after a refused request that other threads' requests ran beside. Returns whether that request may have left memory with the
        pool, and sets *keep to the bytes that are to stay reserved. */
     bool (*was_refused)(struct weir__backing *backing, struct weir__ask *ask, uint64_t *keep);
-    /* Frees a block in stream order. from: as ask->from was. Returns the code, or WEIR__PAGE_NO_HOST_MEMORY. After a failure the block is still live. In any
-       capture mode. */
+    /* Frees a block in stream order. from: the value of ask->from when the block was served. Returns the code, or
+       WEIR__PAGE_NO_HOST_MEMORY. After a failure the block is still live. In any capture mode. */
     int (*give)(struct weir__backing *backing, void *block, void *from, struct weir__user *user);
     /* Allocates and frees `bytes`, so that the backing has that memory idle afterwards. Returns the code. */
     int (*extend)(struct weir__backing *backing, uint64_t bytes);

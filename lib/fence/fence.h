@@ -245,10 +245,11 @@ int weir__line_free(struct weir__debt *debt, uint64_t bytes, uint64_t due, uint6
  */
 #define WEIR__PASSING_BYTES (UINT64_C(32) << 20)
 bool weir__line_count(struct weir__line *line, struct weir__debts *debts, uint64_t bytes);
-/* Like weir__line_count(), but finds the line by the stream's handle, which saves the call of CUDA that reads the stream's id. memory: where
-   the freed bytes lie. What was freed there before, and has no mark yet, is not counted once more. NULL: not known. Counts on the OPEN line with that handle, or else on a PASSING one. By now the handle may mean another stream. The only harm is then that a failing
-   request waits for the wrong stream. Returns false, and counts nothing, if the owner has no debt on such a line. Sets *due to the line if
-   the line needs weir__line_cover(): the caller calls that, and then weir__line_put(). Otherwise sets *due to NULL. */
+/* Like weir__line_count(), but finds the line by the stream's handle, which saves the call of CUDA that reads the stream's id. Counts on the
+   OPEN line with that handle, or else on a PASSING one. By now the handle may mean another stream. The only harm is then that a failing
+   request waits for the wrong stream. memory: the address of the freed bytes; NULL: unknown. Bytes there that were freed before, and have no
+   mark yet, are not counted again. Returns false, and counts nothing, if the owner has no debt on such a line. Sets *due to the line if the
+   line needs weir__line_cover(): the caller calls that, and then weir__line_put(). Otherwise sets *due to NULL. */
 bool weir__line_count_by_handle(struct weir__fences *fences, gpu_stream handle, struct weir__debts *debts, const void *memory,
                                 uint64_t bytes, struct weir__line **due);
 
