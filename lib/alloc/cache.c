@@ -116,17 +116,23 @@ static void drop_stale(weir_stream *stream, bool ask, struct weir__entry **victi
     }
 }
 
+/* Adds the oldest of the large blocks to the victims. */
+static void push_oldest(weir_stream *stream, struct weir__entry **victims)
+{
+    struct weir__recent *recent = &stream->cache.recent;
+    struct weir__entry *oldest = recent->entries[0];
+    weir__recent_remove(recent, oldest);
+    push_victim(stream, oldest, victims);
+}
+
 /* Gives the large blocks to CUDA if they are stale. */
 static void drop_large(weir_stream *stream, bool ask, struct weir__entry **victims)
 {
     struct weir__recent *recent = &stream->cache.recent;
     if (!weir__recent_is_stale(recent) || (ask && weir__stream_is_barred(stream)))
         return;
-    while (weir__recent_count(recent)) {
-        struct weir__entry *oldest = recent->entries[0];
-        weir__recent_remove(recent, oldest);
-        push_victim(stream, oldest, victims);
-    }
+    while (weir__recent_count(recent))
+        push_oldest(stream, victims);
 }
 
 /* weir__cache_serve() under the cache's lock. ask: the function asks whether the stream captures. */
@@ -194,11 +200,8 @@ static void put_large(weir_stream *stream, struct weir__entry *entry, struct wei
 {
     struct weir__cache *cache = &stream->cache;
     uint64_t taken = atomic_load_explicit(&stream->pool->figures.taken, memory_order_relaxed);
-    while (weir__recent_is_full(&cache->recent, entry->size, taken)) {
-        struct weir__entry *oldest = cache->recent.entries[0];
-        weir__recent_remove(&cache->recent, oldest);
-        push_victim(stream, oldest, victims);
-    }
+    while (weir__recent_is_full(&cache->recent, entry->size, taken))
+        push_oldest(stream, victims);
     weir__cache_put_large(stream, entry);
 }
 

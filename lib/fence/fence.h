@@ -127,7 +127,7 @@ struct weir__debt {
     weir__spin lock; /* guards the members below */
     struct weir__part {
         uint64_t step, bytes;
-        uint64_t first; /* the earliest step in which some of the bytes were freed */ /* `bytes` were freed in that step or earlier */
+        uint64_t first; /* `bytes` were freed in the steps from `first` to `step` */
     } parts[WEIR__PARTS];     /* the oldest first */
     unsigned count;
     /* memory whose bytes the part of `step` counts already, as weir__line_count_by_handle() has counted them. A stream that frees the same
