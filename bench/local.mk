@@ -58,6 +58,7 @@ bench_weir_bench_SOURCES = \
 	%reldir%/share_ring.c \
 	%reldir%/shared.c \
 	%reldir%/sharing.h \
+	%reldir%/sleep.c \
 	%reldir%/small.c \
 	%reldir%/record.c \
 	%reldir%/stacks.c \

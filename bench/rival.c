@@ -31,8 +31,10 @@ static struct side open_weir_side(struct bench *bench, const char *section, bool
     if (bytes)
         len += (size_t)snprintf(policy + len, sizeof(policy) - len, " pools.model.max_size=%lluMiB,pools.model.initial_size=0",
                                 (unsigned long long)(bytes / MIB));
+    if (is_arena && !bytes)
+        return side_weir(bench, section, "weir: 1\npools: { model: { backing: arena, release_threshold: all } }\n", streams);
     if (is_arena)
-        snprintf(policy + len, sizeof(policy) - len, "%spools.model.backing=arena", bytes ? "," : " ");
+        snprintf(policy + len, sizeof(policy) - len, ",pools.model.backing=arena");
     return side_weir(bench, section, policy, streams);
 }
 

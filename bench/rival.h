@@ -29,8 +29,9 @@ const struct rmm_calls *rival_load(const char *path);
 size_t rival_count(const struct bench *bench);
 
 /*
- * Opens one of them. bytes: all that it may have (0: no cap). Weir has config/inference.yaml, which is told to begin with nothing where
- * there is a cap, and which has `backing: arena` for RIVAL_ARENA.
+ * Opens one of them. bytes: all that it may have (0: no cap). With a cap Weir has config/inference.yaml, which is told to begin with nothing,
+ * and to have `backing: arena` for RIVAL_ARENA. Without a cap RIVAL_POOLS has config/inference.yaml as it is, and RIVAL_ARENA a policy that
+ * says no more than `backing: arena` and `release_threshold: all`, so that the arena begins with nothing and grows as it must.
  */
 void rival_open(struct bench *bench, const char *section, enum rival_which which, uint64_t bytes, size_t streams, struct rival *rival);
 void rival_close(struct rival *rival);

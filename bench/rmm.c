@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Weir with config/inference.yaml, on CUDA's pools and on arenas, beside CUDA's pool and, with --rmm, beside RMM's pool, arena and binning:
- * RANDOM_ALLOCATIONS, hot pairs of large blocks, and those of 16 threads. What is asked is asked of arenas, on a GPU.
+ * Weir on CUDA's pools and on arenas, beside CUDA's pool and, with --rmm, beside RMM's pool, arena and binning: RANDOM_ALLOCATIONS, where an
+ * arena begins with nothing, hot pairs of large blocks, and those of 16 threads. What is asked is asked of arenas, on a GPU.
  */
 #include "bench/rival.h"
 
@@ -30,50 +30,78 @@ static bool is_wanted(const struct bench *bench, const char *name)
 
 /* RANDOM_ALLOCATIONS ------------------------------------------------------------------------------------------------------------------- */
 
-/* Each has the device for itself, as in RMM's benchmark, and two passes: the second one counts. */
-static void sample(struct bench *bench, enum rival_which which, const struct rival_row *row, struct bench_series *series, size_t *failures)
+/* What rivals took in a row, and what they had from the device behind it. */
+struct outcome {
+    struct bench_series ns, bytes;
+    size_t failures;
+};
+
+static double free_memory(void)
+{
+    size_t now_free, total;
+    BENCH_CUDA(cudaMemGetInfo(&now_free, &total));
+    return (double)now_free;
+}
+
+/* Each has the device for itself, as in RMM's benchmark, and two passes: the second one counts. None gives memory back before its end. */
+static void sample(struct bench *bench, enum rival_which which, const struct rival_row *row, struct outcome *outcome)
 {
     struct rival rival;
+    double before = free_memory();
     rival_open(bench, "rmm-random", which, 0, 1, &rival);
     rival_pass(&rival, row);
     rival.failures = 0;
-    series->name = rival.name;
-    bench_add(series, (double)rival_pass(&rival, row) / (double)row->sequence.step_count);
-    *failures += rival.failures;
+    outcome->ns.name = outcome->bytes.name = rival.name;
+    bench_add(&outcome->ns, (double)rival_pass(&rival, row) / (double)row->sequence.step_count);
+    bench_add(&outcome->bytes, before - free_memory());
+    outcome->failures += rival.failures;
     rival_close(&rival);
 }
 
 /* RMM's fastest; without it CUDA's pool. */
-static const struct bench_series *fastest(const struct bench_series *series, size_t count)
+static const struct bench_series *fastest(const struct outcome *outcomes, size_t count)
 {
-    const struct bench_series *best = &series[count > RIVAL_RMM ? RIVAL_RMM : RIVAL_RAW];
+    const struct bench_series *best = &outcomes[count > RIVAL_RMM ? RIVAL_RMM : RIVAL_RAW].ns;
     for (size_t i = RIVAL_RMM + 1; i < count; i++)
-        best = bench_median(&series[i]) < bench_median(best) ? &series[i] : best;
+        best = bench_median(&outcomes[i].ns) < bench_median(best) ? &outcomes[i].ns : best;
     return best;
+}
+
+/* The arena's memory is asked to be no more than that of RMM's pool, which takes half of the free memory when it is made. */
+static void report_memory(struct bench *bench, const char *row, const struct outcome *outcomes, size_t count)
+{
+    char name[96];
+    snprintf(name, sizeof(name), "%smemory taken by an arena", row);
+    struct bench_figure *figure = bench_figure_new(&bench->report, "rmm-random", name);
+    figure->unit = "bytes";
+    for (size_t i = 0; i < count; i++)
+        *bench_series_new(figure, outcomes[i].bytes.name) = outcomes[i].bytes;
+    bench_show_ratio(figure, &outcomes[RIVAL_ARENA].bytes, &outcomes[count > RIVAL_RMM ? RIVAL_RMM : RIVAL_RAW].bytes,
+                     count > RIVAL_RMM ? asked_of(bench, RIVAL_ARENA) : BENCH_SHOWN, 1);
 }
 
 static void measure_row(struct bench *bench, size_t count, uint64_t largest)
 {
     struct rival_row row;
-    char name[96], size[32];
-    snprintf(name, sizeof(name), "%zu of up to %s, ", count, bench_size_name(largest, size));
-    if (!is_wanted(bench, name))
+    char start[48], name[96], size[32];
+    snprintf(start, sizeof(start), "%zu of up to %s, ", count, bench_size_name(largest, size));
+    if (!is_wanted(bench, start))
         return;
-    struct bench_series series[RIVAL_COUNT] = {{0}};
-    size_t rivals = rival_count(bench), failures[RIVAL_COUNT] = {0};
+    struct outcome outcomes[RIVAL_COUNT] = {0};
+    size_t rivals = rival_count(bench);
     rival_row_open(&row, count, largest, SEED);
     for (size_t i = 0; i < ARGUMENTS_REPETITIONS_MIN; i++)
         for (size_t r = 0; r < rivals; r++)
-            sample(bench, (enum rival_which)r, &row, &series[r], &failures[r]);
-    const struct bench_series *best = fastest(series, rivals);
+            sample(bench, (enum rival_which)r, &row, &outcomes[r]);
+    const struct bench_series *best = fastest(outcomes, rivals);
     for (size_t r = RIVAL_POOLS; r <= RIVAL_ARENA; r++) {
-        snprintf(name, sizeof(name), "%zu of up to %s, %s against %s (failed: %zu)", count, bench_size_name(largest, size), series[r].name,
-                 best->name, failures[r]);
+        snprintf(name, sizeof(name), "%s%s against %s (failed: %zu)", start, outcomes[r].ns.name, best->name, outcomes[r].failures);
         struct bench_figure *figure = bench_figure_new(&bench->report, "rmm-random", name);
         for (size_t i = 0; i < rivals; i++)
-            *bench_series_new(figure, series[i].name) = series[i];
-        bench_show_ratio(figure, &series[r], best, r == RIVAL_ARENA ? asked_of(bench, r) : BENCH_SHOWN, 1.05);
+            *bench_series_new(figure, outcomes[i].ns.name) = outcomes[i].ns;
+        bench_show_ratio(figure, &outcomes[r].ns, best, r == RIVAL_ARENA ? asked_of(bench, r) : BENCH_SHOWN, 1.05);
     }
+    report_memory(bench, start, outcomes, rivals);
     rival_row_close(&row);
 }
 

@@ -56,6 +56,7 @@ void section_handles(struct bench *bench);
 void section_loop(struct bench *bench);
 void section_keeper(struct bench *bench);
 void section_open(struct bench *bench);
+void section_sleep(struct bench *bench);
 void section_small(struct bench *bench);
 void section_pending(struct bench *bench);
 void section_share(struct bench *bench);

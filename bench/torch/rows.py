@@ -76,6 +76,7 @@ MICRO: Dict[str, Tuple[Optional[Section], Optional[Work]]] = {
         for name, size in SIZES.items()
         for most, each in [RANDOM_SECONDS.get((count, name), (12.0, 0.3))]
     },
+    "comb": (Section("comb", "stranded in a comb", 20), None),
     "full": (Section("full", "live when", 45), Work(0, 0, 0, 5, TORCH_ALONE)),
 }
 REQUESTS = [row for row, (_, work) in MICRO.items() if work and row != "full"]

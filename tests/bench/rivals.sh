@@ -10,7 +10,7 @@ json=$tap_dir/rivals.json
 
 measures() {
     # 1: a figure misses what is asked of a GPU.
-    WEIR_GPU=sim WEIR_SIM=memory=64GiB,devices=2 timeout 1200 "$bench" --quick --json "$json" rmm-pairs grow pages full comb pinned >"$tap_dir/out" 2>&1 ||
+    WEIR_GPU=sim WEIR_SIM=memory=64GiB,devices=2 timeout 1200 "$bench" --quick --json "$json" rmm-pairs grow pages full comb pinned sleep >"$tap_dir/out" 2>&1 ||
         [ $? -eq 1 ] || { sed 's/^/# /' "$tap_dir/out"; false; }
 }
 
@@ -29,7 +29,7 @@ refuses_rows_that_are_not_there() {
 
 check "sections_run" measures
 for figure in '64 KiB, a hot pair, weir, arena' '1 GiB, a hot pair, weir"' 'by 1 GiB, idle, weir, arena' 'while a kernel runs, weir' \
-    'with one peer, weir, arena' 'MiB are out, weir, arena' '1 GiB in pages of 2 MiB, 0 B mapped'; do
+    'with one peer, weir, arena' 'MiB are out, weir, arena' '1 GiB in pages of 2 MiB, 0 B mapped' 'GiB given up, a wake'; do
     check "has_figure_$(echo "$figure" | tr -c 'a-zA-Z0-9\n' _)" grep -q "\"name\": \"[^\"]*$figure" "$json"
 done
 check "no_figure_is_without_samples" sh -c "test -s '$json' && ! grep -q '\"values\": \[\]' '$json'"
