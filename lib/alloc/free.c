@@ -45,7 +45,6 @@ static int give_to_arena(const struct weir__block *block, struct weir__user *use
     struct weir__line *named = user->line ? NULL : weir__stream_line(pool->device, user->handle, 0);
     user->line = named ? named : user->line;
     user->debt = opened && opened->pool == pool ? opened->debt : NULL;
-    user->may_capture = opened && atomic_load_explicit(&pool->cache.capture_check, memory_order_relaxed);
     if (!user->line)
         return WEIR__PAGE_NO_HOST_MEMORY;
     int code = pool->backing->ops->give(pool->backing, block->ptr, block->from, user);
@@ -162,6 +161,19 @@ static weir_status refuse_free(weir *w, const struct weir__block *block, gpu_str
     return weir__fail_gpu(error, gpu, code, "free of the block %p of pool '%s', which stays live", block->ptr, block->pool->name);
 }
 
+/* Asks whether the opened stream captures, for a block of an arena: a capture cannot free a block that is older than the capture. CUDA itself
+   refuses to free such a block of its pools. Returns the GPU code. */
+static int ask_capture(const struct weir__block *block, const weir_stream *opened)
+{
+    const weir_pool *pool = block->pool;
+    enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
+    if (!opened || block->graph || !pool->backing->ops->names_streams ||
+        !atomic_load_explicit(&pool->cache.capture_check, memory_order_relaxed))
+        return GPU_SUCCESS;
+    int code = pool->w->gpu->stream_capture_status(opened->handle, &capture);
+    return capture == GPU_CAPTURE_STATUS_NONE ? code : GPU_CAPTURE_UNSUPPORTED;
+}
+
 /* Gives a block that was taken from its user back to CUDA, or to its arena. If that fails, the block is live again. */
 static weir_status free_block(weir *w, const struct weir__block *block, gpu_stream stream, weir_stream *opened)
 {
@@ -174,7 +186,9 @@ static weir_status free_block(weir *w, const struct weir__block *block, gpu_stre
     enum gpu_capture_mode mode = weir__plain_begin(w);
     /* Taken before the free: after it another thread can get a block at the same address, and must get a later number. */
     uint64_t order = weir__record_order(&w->recorder);
-    int code = weir__return_block(block, device, stream, opened, NULL);
+    int code = ask_capture(block, opened);
+    if (code == GPU_SUCCESS)
+        code = weir__return_block(block, device, stream, opened, NULL);
     if (code == GPU_SUCCESS) {
         weir__pool_count_free(block);
         weir__record_block(block->graph ? WEIR__KIND_GRAPH_FREE : WEIR__KIND_FREE, block, stream, order);

@@ -21,9 +21,10 @@ weir_status weir__free(weir *w, void *ptr, gpu_stream stream, weir_stream *opene
  */
 weir_status weir__block_orphan(weir *w, void *ptr, struct weir__line *const *lines, size_t count, weir_error *error);
 
-/* Gives a block back to CUDA or to its arena, on a stream of that device. opened: the weir_stream, which the caller has pinned or entered
-   (stream.h), or NULL. line: the line of a stream that is not opened, if the caller uses it, or NULL. Frees in arenas and exportable pools
-   are counted here; the caller notes any other by weir__note_free() or weir__note_free_on(). Returns the code of CUDA or of the arena. */
+/* Gives a block back to CUDA or to its arena, on a stream of that device which does not capture if the block is of an arena. opened: the
+   weir_stream, which the caller has pinned or entered (stream.h), or NULL. line: the line of a stream that is not opened, if the caller uses
+   it, or NULL. Frees in arenas and exportable pools are counted here; the caller notes any other by weir__note_free() or
+   weir__note_free_on(). Returns the code of CUDA or of the arena. */
 int weir__return_block(const struct weir__block *block, int device, gpu_stream stream, const weir_stream *opened, struct weir__line *line);
 /* Gives back a block that is not in the table of blocks and whose owner is gone. Tries twice; if both fail, its memory is lost. */
 void weir__return_unknown(const struct weir__block *block, gpu_stream stream);

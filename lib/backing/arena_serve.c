@@ -7,6 +7,8 @@
 #include "lib/base/context.h"
 #include "lib/record/recorder.h"
 
+#define STEP_SHARE 128 /* the frees on an OPEN line get a mark for each STEP_SHARE-th of the arena, and for WEIR__STEP_BYTES at least */
+
 /* Pages by the driver ------------------------------------------------------------------------------------------------------------------ */
 
 /* Records an event about `bytes` that began at the time `begun`, if the arena has a recorder. The caller holds mapped->growing. */
@@ -348,22 +350,26 @@ static void cover(struct weir__line *line, bool in_steps)
         weir__line_renew(line);
 }
 
+/* Returns whether that many bytes of frees on an OPEN line get a mark. An event costs a large block as much as all else about its free, so a
+   large arena has fewer marks: with one for each 32nd of the arena, recorded training reserved 1 % more. */
+static bool is_due(struct weir__mapped *mapped, uint64_t bytes)
+{
+    return bytes >= WEIR__STEP_BYTES && bytes >= weir__mapped_figures(mapped).mapped / STEP_SHARE;
+}
+
 int weir__mapped_give(struct weir__backing *backing, void *block, void *from, struct weir__user *user)
 {
+    struct weir__mapped *mapped = weir__mapped_of(backing);
     struct weir__extent *extent = from;
-    enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
-    int code = user->may_capture ? backing->gpu->stream_capture_status(user->handle, &capture) : GPU_SUCCESS;
+    struct weir__debt *debt = weir__mapped_debt(mapped, user);
     (void)block; /* the extent has the address */
-    if (capture != GPU_CAPTURE_STATUS_NONE)
-        return GPU_CAPTURE_UNSUPPORTED;
-    struct weir__debt *debt = weir__mapped_debt(weir__mapped_of(backing), user);
-    if (code != GPU_SUCCESS || !debt)
-        return code != GPU_SUCCESS ? code : WEIR__PAGE_NO_HOST_MEMORY;
+    if (!debt)
+        return WEIR__PAGE_NO_HOST_MEMORY;
     struct weir__line *line = debt->line;
-    bool is_open = atomic_load(&line->kind) == WEIR__LINE_OPEN, is_due = atomic_load(&line->uncovered) + extent->bytes >= WEIR__STEP_BYTES;
-    enum gpu_capture_mode mode = is_open && !is_due ? GPU_CAPTURE_MODE_RELAXED : weir__relaxed_begin(backing->gpu);
-    code = weir__line_free(debt, extent->bytes, UINT64_MAX, &extent->sequence);
-    if (is_open && is_due)
+    bool is_open = atomic_load(&line->kind) == WEIR__LINE_OPEN, covers = is_due(mapped, atomic_load(&line->uncovered) + extent->bytes);
+    enum gpu_capture_mode mode = is_open && !covers ? GPU_CAPTURE_MODE_RELAXED : weir__relaxed_begin(backing->gpu);
+    int code = weir__line_free(debt, extent->bytes, UINT64_MAX, &extent->sequence);
+    if (is_open && covers)
         cover(line, atomic_load(&backing->pending_max) != UINT64_MAX);
     weir__relaxed_end(backing->gpu, mode);
     return code;

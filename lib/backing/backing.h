@@ -38,8 +38,6 @@ struct weir__user {
     int device;              /* for a free: the device of the stream, as far as the caller knows */
     struct weir__line *line; /* the line of the stream, which the caller uses. NULL in a request if host memory ran out */
     struct weir__debt *debt; /* the backing's debt on that line. NULL: the backing has to find the debt */
-    /* the stream may be capturing. A free checks that first, since a capture cannot free a block that is older than the capture */
-    bool may_capture;
 };
 
 /* What a backing may do to serve a request. The caller goes on to the next value if nothing fits. CUDA's pool ignores the value. */

@@ -64,8 +64,9 @@ static void merge_two(struct weir__debt *debt)
 /* Adds `bytes`, freed in `step`, to the debt's parts. The caller holds the debt's lock. */
 static void add(struct weir__debt *debt, uint64_t bytes, uint64_t step)
 {
-    if (debt->count == WEIR__PARTS)
-        settle(debt, atomic_load(&debt->line->done));
+    uint64_t done = atomic_load(&debt->line->done);
+    if (debt->count == WEIR__PARTS && debt->parts[0].step <= done)
+        settle(debt, done);
     unsigned at = place_of(debt, step);
     if (at && debt->parts[at - 1].step == step) {
         debt->parts[at - 1].bytes += bytes;

@@ -20,6 +20,7 @@
 /* A synchronise gives back what is idle, and no large block is kept. */
 #define NOTHING_KEPT STREAMS "pools: { p: { release_threshold: 0 } }\n"
 #define CACHE_OFF STREAMS "pools: { p: { cache: off } }\n"
+#define ARENA STREAMS "pools: { p: { backing: arena, release_threshold: all } }\n"
 /* The opened stream has another pool than those that were not opened. */
 #define ROUTED "weir: 1\ndefaults: { pool: d }\nstreams: { s: { pool: p } }\npools: { d: {}, p: {} }\n"
 
@@ -88,6 +89,8 @@ static const struct row {
     { CACHE_OFF, LARGE, HANDLE, "malloc 64, status 64, figure 128", 0 },
     { CACHE_OFF, LARGE, OTHER, "malloc 64, status 192, id 64, record 64, figure 128", 0 },
     { CACHE_OFF, LARGE, LEGACY, "malloc 64, status 128, current 64, record 64, figure 128", 0 },
+    { ARENA, MEDIUM, OPENED, "status 128", 0 },
+    { ARENA, MEDIUM, OPENED, "status 200, record 8, mode 136", KIB(4) },
 };
 
 static const struct {
@@ -100,6 +103,7 @@ static const struct {
     { "event_record", "record" },
     { "stream_device", "device" },
     { "pool_get", "figure" },
+    { "exchange_capture_mode", "mode" },
 };
 
 /* Runs PAIRS pairs of the row. round: how often that was done before. */
