@@ -109,10 +109,11 @@ class Grid:
             self.rows.setdefault((row["workload"], row["allocator"]), {})[row["round"]] = row
 
     def figures(self, workload: str, allocator: str, measure: str) -> Dict[int, float]:
-        """By round."""
+        """By round. Of requests alone that is their value: their processes have served other rows before, and the steps are Python's."""
         found = {}
         for number, row in self.rows.get((workload, allocator), {}).items():
-            figure = MEASURES[measure].of(row) if number and not row.get("error") else None
+            is_shown = number and not row.get("error") and ("value" in row) == (measure == "value")
+            figure = MEASURES[measure].of(row) if is_shown else None
             if figure is not None:
                 found[number] = figure
         return found

@@ -673,7 +673,7 @@ def requests_through_torch_are_those_of_weir_bench():
             total = (total * 31 + size * 7 + slot) % (1 << 64)
         assert total == expected, (count, largest, total)
     sections = [work for _, work in rows_of.MICRO.values() if work]
-    assert len(sections) == len(micro.WORKLOADS) + 1 and set(micro.WORKLOADS) | {micro.FULL, "threads"} == set(rows_of.MICRO)
+    assert len(sections) == len(micro.WORKLOADS) + 1 and set(micro.WORKLOADS) | {micro.FULL, "threads", "comb"} == set(rows_of.MICRO)
 
 
 class Device:
