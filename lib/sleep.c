@@ -122,12 +122,6 @@ static void shut(weir_pool *pool, bool is_shut)
     weir__settings_recache(pool);
 }
 
-static void destroy(const struct gpu *gpu, gpu_event event)
-{
-    if (gpu->event_destroy(event) != GPU_SUCCESS)
-        gpu->event_destroy(event); /* as a call of the driver may fail once */
-}
-
 /* Puts an event behind all work of the device. Returns the GPU code. *event: NULL if there is no work, or the device was synchronised. */
 static int put_event(struct weir__device *device, gpu_event *event)
 {
@@ -140,7 +134,7 @@ static int put_event(struct weir__device *device, gpu_event *event)
         return gpu->device_synchronize(device->index);
     int code = gpu->event_create(device->index, event);
     if (code == GPU_SUCCESS && (code = gpu->event_record_device(*event, device->index)) != GPU_SUCCESS) {
-        destroy(gpu, *event);
+        weir__event_destroy(gpu, *event);
         *event = NULL;
     }
     return code;
@@ -162,7 +156,7 @@ static weir_status come_to_rest(weir_pool *pool, uint64_t deadline, weir_error *
         if (!events[d])
             continue;
         is_done = weir__event_wait(gpu, events[d], deadline) && is_done;
-        destroy(gpu, events[d]);
+        weir__event_destroy(gpu, events[d]);
     }
     free(events);
     if (!events)

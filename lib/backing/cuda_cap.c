@@ -232,7 +232,7 @@ static void undo(const struct growing *growing, const void *block, gpu_stream st
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     if (weir__event_behind(gpu, weir__event_device(gpu, growing->cuda->backing.device, stream), stream, &event)) {
         is_back = weir__event_wait(gpu, event, 0);
-        gpu->event_destroy(event);
+        weir__event_destroy(gpu, event);
     }
     if (!is_back)
         count_undone(growing, block, stream);
@@ -288,7 +288,7 @@ static int hand_over(const struct growing *growing, void *block, gpu_stream from
         code = gpu->event_record(event, from);
         if (code == GPU_SUCCESS)
             code = gpu->stream_wait_event(growing->ask->user.handle, event);
-        gpu->event_destroy(event);
+        weir__event_destroy(gpu, event);
     }
     if (code != GPU_SUCCESS && give(growing, block, from) != GPU_SUCCESS)
         give(growing, block, from);

@@ -23,6 +23,13 @@ int weir__event_record(const struct gpu *gpu, int device, gpu_stream stream, gpu
     return capture == GPU_CAPTURE_STATUS_NONE ? code : GPU_CAPTURE_UNSUPPORTED;
 }
 
+void weir__event_destroy(const struct gpu *gpu, gpu_event event)
+{
+    int code = gpu->event_destroy(event);
+    if (code != GPU_SUCCESS && code != GPU_CONTEXT_DESTROYED)
+        gpu->event_destroy(event);
+}
+
 bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event)
 {
     *event = NULL;
@@ -30,7 +37,7 @@ bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gp
         return false;
     if (weir__event_record(gpu, device, stream, *event) == GPU_SUCCESS)
         return true;
-    gpu->event_destroy(*event);
+    weir__event_destroy(gpu, *event);
     *event = NULL;
     return false;
 }

@@ -20,6 +20,9 @@
  */
 bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event);
 
+/* Destroys an event. Tries twice, as a call of the driver may fail once. */
+void weir__event_destroy(const struct gpu *gpu, gpu_event event);
+
 /* Records an event behind all work of the stream. Returns CUDA's code, or GPU_CAPTURE_UNSUPPORTED if the stream captures: the event must
    not be queried in that case. */
 int weir__event_record(const struct gpu *gpu, int device, gpu_stream stream, gpu_event event);

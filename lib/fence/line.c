@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "lib/base/context.h"
+#include "lib/base/event.h"
 #include "lib/base/valid.h"
 #include "lib/fence/fence_internal.h"
 
@@ -80,9 +81,9 @@ static void destroy_lines(const struct gpu *gpu, struct weir__line *first)
         struct weir__line *line = first;
         first = line->next;
         while (line->count)
-            gpu->event_destroy(line->marks[--line->count].event);
+            weir__event_destroy(gpu, line->marks[--line->count].event);
         if (line->spare)
-            gpu->event_destroy(line->spare);
+            weir__event_destroy(gpu, line->spare);
         while (line->debts) {
             struct weir__debt *debt = line->debts;
             line->debts = debt->next;

@@ -14,7 +14,7 @@ static void drop_mark(struct weir__line *line, unsigned at)
         line->marks[i - 1] = line->marks[i];
     line->count--;
     if (line->spare)
-        line->fences->gpu->event_destroy(unused);
+        weir__event_destroy(line->fences->gpu, unused);
     else
         line->spare = unused;
 }
@@ -90,7 +90,7 @@ static int record_spare(struct weir__line *line)
         if (code == GPU_SUCCESS && (code = record(line, line->spare)) == GPU_SUCCESS)
             return code;
         if (line->spare)
-            gpu->event_destroy(line->spare); /* the event may have become part of a capture, and then must not be used again */
+            weir__event_destroy(gpu, line->spare); /* the event may have become part of a capture, and then must not be used again */
         line->spare = NULL;
     } while (is_old && code != GPU_CAPTURE_UNSUPPORTED);
     return code;
@@ -234,7 +234,7 @@ static void look(struct weir__line *line)
        until then. */
     enum weir__line_kind kind = atomic_load(&line->kind);
     if (!line->count && line->spare && (kind == WEIR__LINE_OPEN || kind == WEIR__LINE_DEVICE)) {
-        line->fences->gpu->event_destroy(line->spare);
+        weir__event_destroy(line->fences->gpu, line->spare);
         line->spare = NULL;
     }
 }

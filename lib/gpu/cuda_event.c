@@ -140,7 +140,8 @@ int cuda_event_open_shared(int device, const struct gpu_shared_event *shared, gp
 int cuda_event_destroy(gpu_event event)
 {
     int code = ON_EVENT(event, cudaEventDestroy(found));
-    free(record_of(event));
+    if (code == GPU_SUCCESS || code == GPU_CONTEXT_DESTROYED)
+        free(record_of(event));
     return code;
 }
 

@@ -290,7 +290,8 @@ struct gpu {
     /* Events (without timing) -------------------------------------------------------------------------------------------------------- */
 
     /* An event lives in the context that is current when the event is created. After that context was destroyed each operation on the
-       event returns GPU_CONTEXT_DESTROYED; before driver 12.0 it may crash instead. The owner still has to call event_destroy(). */
+       event returns GPU_CONTEXT_DESTROYED; before driver 12.0 it may crash instead. The owner still has to call event_destroy(), which then
+       ends the event all the same. After any other failure of event_destroy() the event is still there. */
     int (*event_create)(int device, gpu_event *event);
     int (*event_destroy)(gpu_event event);
     int (*event_record)(gpu_event event, gpu_stream stream);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lib/base/error.h"
+#include "lib/base/event.h"
 #include "lib/base/fork.h"
 #include "lib/pool/weir_internal.h"
 #include "plugin/torch/hold.h"
@@ -45,7 +46,7 @@ static weir_status wait_behind(const weir_torch_hold *hold, weir_cuda_stream str
     weir_status status = share_order(SHARE_ORDER_RECORD, gpu, hold->device, behind, event, "ordering two streams", error);
     if (status == WEIR_OK)
         status = share_order(SHARE_ORDER_WAIT, gpu, hold->device, stream, event, "ordering two streams", error);
-    gpu->event_destroy(event);
+    weir__event_destroy(gpu, event);
     return status;
 }
 

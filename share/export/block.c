@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/event.h"
 #include "lib/base/format.h"
 #include "lib/base/list.h"
 #include "share/base/order.h"
@@ -54,7 +55,7 @@ void share_block_free(weir_export *e, struct share_block *block, bool memory)
         weir__log_about(e->w, e->pool, WEIR_LOG_ERROR, "a block of %s of pool '%s' that was shared cannot be freed: %s",
                         WEIR__BYTES(block->bytes), e->pool->name, error.text);
     }
-    e->gpu->event_destroy(block->ready);
+    weir__event_destroy(e->gpu, block->ready);
     weir__relaxed_end(e->gpu, mode);
     free(block);
     weir__service_wake(&e->job, 0);

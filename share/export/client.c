@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "lib/base/event.h"
 #include "lib/base/list.h"
 #include "lib/base/user.h"
 #include "share/export/ring.h"
@@ -441,7 +442,7 @@ static void destroy(struct share_client *client)
     const struct gpu *gpu = client->e->gpu;
     share_process_close(&client->process);
     for (unsigned i = 0; i < client->lease_count; i++) {
-        gpu->event_destroy(client->leases[i]->event);
+        weir__event_destroy(gpu, client->leases[i]->event);
         free(client->leases[i]);
     }
     free(client);

@@ -200,7 +200,7 @@ static void end_stream(weir_export *e)
     if (weir__event_behind(e->gpu, e->device, e->stream, &event)) {
         if (weir__event_wait(e->gpu, event, e->gpu->now() + GPU_SECOND))
             e->gpu->stream_destroy(e->stream);
-        e->gpu->event_destroy(event);
+        weir__event_destroy(e->gpu, event);
     }
     weir__relaxed_end(e->gpu, mode);
 }

@@ -44,7 +44,7 @@ static bool is_quiet(const weir_export *e)
     if (!weir__event_behind(e->gpu, e->device, e->stream, &event))
         return false;
     bool is_complete = weir__event_wait(e->gpu, event, 0);
-    e->gpu->event_destroy(event);
+    weir__event_destroy(e->gpu, event);
     return is_complete;
 }
 

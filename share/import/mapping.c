@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "lib/base/call.h"
+#include "lib/base/event.h"
 #include "share/base/order.h"
 #include "share/import/import.h"
 
@@ -56,7 +57,7 @@ static gpu_stream own_stream(struct share_session *session)
 static void close_event(const struct gpu *gpu, gpu_event event)
 {
     if (event)
-        gpu->event_destroy(event);
+        weir__event_destroy(gpu, event);
 }
 
 /* Logs a failure that leaves something on the GPU until this process ends. */

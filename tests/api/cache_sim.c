@@ -131,10 +131,10 @@ START_TEST(block_that_cuda_does_not_take_when_it_makes_room_is_kept)
 END_TEST
 
 
-/* What a flush calls. An event_destroy that failed would leave an event, whoever called it. */
+/* What a flush calls. */
 static const char *const flush_calls[] = {
     "exchange_capture_mode", "stream_id", "stream_capture_status", "free_async", "event_create", "event_record", "event_query",
-    "event_synchronize", "pool_trim", "pool_get", "pool_set", "device_synchronize",
+    "event_synchronize", "event_destroy", "pool_trim", "pool_get", "pool_set", "device_synchronize",
 };
 #define FLUSH_CALLS ((int)(sizeof flush_calls / sizeof flush_calls[0]))
 #define TIMES 4

@@ -129,6 +129,7 @@ static const struct {
              {"stream_wait_event", "devices=2"},
              {"get_current_device", "devices=2"},
              {"set_current_device", "devices=2"},
+             {"event_destroy", "devices=2"},
              {"device_synchronize", "devices=2,driver=12.0"}};
 
 /* Each at its first, second, … use, until there are no more. */
