@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "lib/alloc/flush.h"
+#include "lib/alloc/orphans.h"
 #include "lib/alloc/quiet.h"
 #include "lib/alloc/request.h"
 #include "lib/base/call.h"
@@ -183,7 +184,7 @@ static weir_status fall_asleep(weir_pool *pool, unsigned flags, unsigned timeout
     const struct gpu *gpu = pool->w->gpu;
     uint64_t deadline = gpu->now() + timeout_ms * GPU_MILLISECOND;
     shut(pool, true);
-    weir__flush(pool->device, pool, true, deadline);
+    weir__flush(pool->device, pool, true, WEIR__NO_DEADLINE);
     weir_status status = come_to_rest(pool, deadline, error);
     uint64_t before = free_on(pool->device), freed;
     if (status == WEIR_OK) {

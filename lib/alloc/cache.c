@@ -90,11 +90,14 @@ void weir__cache_count_live(weir_stream *stream, int64_t bytes)
     }
 }
 
-/* Returns the block that would serve the request, or NULL if the cache has none. */
+/* Returns the block that would serve the request, or NULL if the cache has none. A pool that caches nothing now may be asleep, with blocks
+   left in the caches of streams that captured. */
 static struct weir__entry *find(const weir_stream *stream, unsigned class, size_t size)
 {
     const struct weir__cache *cache = &stream->cache;
-    return weir__pool_caches(stream->pool, class) ? cache->classes[class].first : weir__recent_find(&cache->recent, size);
+    if (weir__pool_caches(stream->pool, class))
+        return cache->classes[class].first;
+    return weir__pool_caches(stream->pool, 1) ? weir__recent_find(&cache->recent, size) : NULL;
 }
 
 /*

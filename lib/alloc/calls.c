@@ -161,7 +161,8 @@ SLOW weir_status malloc_otherwise(weir_stream *s, void **ptr, size_t size, unsig
     if (weir__is_forked() || !s || !ptr || weir__pool_rounds(s->pool))
         return malloc_slowly(s, ptr, size, class);
     if (!weir__pool_caches(s->pool, class))
-        return weir__recent_count(&s->cache.recent) ? malloc_large(s, ptr, size, class) : malloc_slowly(s, ptr, size, class);
+        return weir__recent_count(&s->cache.recent) && weir__pool_caches(s->pool, 1) ? malloc_large(s, ptr, size, class)
+                                                                                     : malloc_slowly(s, ptr, size, class);
     return weir__records_cached(&s->w->recorder) ? malloc_noted(s, ptr, size, class) : malloc_slowly(s, ptr, size, class);
 }
 

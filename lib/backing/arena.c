@@ -55,17 +55,15 @@ static void settle(struct weir__mapped *mapped, uint64_t patience)
     weir__scope_finish(&scope, patience ? mapped->backing.gpu->now() + patience : 0);
 }
 
-uint64_t weir__mapped_trim(struct weir__mapped *mapped, uint64_t keep, uint64_t patience)
+uint64_t weir__mapped_drop(struct weir__mapped *mapped, uint64_t keep, uint64_t patience)
 {
     settle(mapped, patience);
     pthread_mutex_lock(&mapped->growing);
     uint64_t before = weir__mapped_figures(mapped).mapped;
     weir__mapped_release_left(mapped);
     weir__spin_lock(&mapped->lock);
+    weir__arena_trim(&mapped->arena, keep ? weir__less(weir__mapped_bytes(mapped), keep) : UINT64_MAX);
     uint64_t now = weir__mapped_bytes(mapped);
-    if (now > keep)
-        weir__arena_trim(&mapped->arena, now - keep);
-    now = weir__mapped_bytes(mapped);
     weir__spin_unlock(&mapped->lock);
     pthread_mutex_unlock(&mapped->growing);
     return before - now;

@@ -99,9 +99,24 @@ static inline struct weir__debt *weir__mapped_debt(struct weir__mapped *mapped, 
     return user->debt || !user->line ? user->debt : weir__debt_of(&mapped->backing.debts, user->line);
 }
 
-/* Unmaps complete memory that no block uses, until `keep` bytes are mapped. patience: nanoseconds to wait first for the last frees of idle
-   streams. Returns the bytes unmapped. Call it in relaxed capture mode. */
-uint64_t weir__mapped_trim(struct weir__mapped *mapped, uint64_t keep, uint64_t patience);
+/* Unmaps complete memory that no block uses, until `keep` bytes are mapped; with a `keep` of 0 absent pages are forgotten too. patience:
+   nanoseconds to wait first for the last frees of idle streams. Returns the bytes unmapped. Call it in relaxed capture mode. */
+uint64_t weir__mapped_drop(struct weir__mapped *mapped, uint64_t keep, uint64_t patience);
+
+/* Returns whether the arena sleeps, or is on the way. */
+static inline bool weir__mapped_is_shut(struct weir__mapped *mapped)
+{
+    weir__spin_lock(&mapped->lock);
+    bool is_shut = mapped->is_shut;
+    weir__spin_unlock(&mapped->lock);
+    return is_shut;
+}
+
+/* The same for all but the sleep itself: a sleeper has nothing to give, and holds `growing` while its contents are copied. */
+static inline uint64_t weir__mapped_trim(struct weir__mapped *mapped, uint64_t keep, uint64_t patience)
+{
+    return weir__mapped_is_shut(mapped) ? 0 : weir__mapped_drop(mapped, keep, patience);
+}
 
 /* Returns the arena's bytes. `mapped` includes the pages that the driver did not take back. */
 struct weir__arena_figures weir__mapped_figures(struct weir__mapped *mapped);

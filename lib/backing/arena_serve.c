@@ -168,6 +168,8 @@ static void raise_high(struct weir__mapped *mapped)
    time for which the thread waited for another mapping thread. */
 static int grow(struct weir__mapped *mapped, struct weir__debt *debt, uint64_t bytes, struct weir__extent **extent, uint64_t *waited)
 {
+    if (weir__mapped_is_shut(mapped))
+        return WEIR__SERVE_ASLEEP; /* `growing` may be held while contents are copied */
     if (pthread_mutex_trylock(&mapped->growing) != 0) {
         uint64_t since = mapped->backing.gpu->now();
         pthread_mutex_lock(&mapped->growing);
@@ -175,7 +177,7 @@ static int grow(struct weir__mapped *mapped, struct weir__debt *debt, uint64_t b
     }
     weir__spin_lock(&mapped->lock);
     int code = WEIR__SERVE_ASLEEP;
-    if (!mapped->is_shut)
+    if (!mapped->is_shut) /* again, since it may have been shut while this thread waited */
         code = weir__arena_grow(&mapped->arena, weir__mapped_freed(debt), bytes, extent);
     raise_high(mapped);
     weir__spin_unlock(&mapped->lock);

@@ -166,7 +166,7 @@ static void shut(struct weir__backing *backing, bool is_shut)
 static int fall_asleep(struct weir__backing *backing, bool keeps, bool retains, uint64_t *given)
 {
     struct weir__mapped *mapped = weir__mapped_of(backing);
-    uint64_t bytes = 0, trimmed = weir__mapped_trim(mapped, 0, 0);
+    uint64_t bytes = 0, trimmed = weir__mapped_drop(mapped, 0, WEIR__MAPPED_PATIENCE);
     pthread_mutex_lock(&mapped->growing);
     mapped->nap.keeps = keeps;
     mapped->nap.retains = retains;
@@ -202,19 +202,6 @@ static void drop_fresh(struct weir__mapped *mapped)
     }
 }
 
-/* Forgets the absent pages in which nothing is live any more: they need not come back. */
-static void drop_idle(struct weir__mapped *mapped)
-{
-    const struct weir__scope scope = weir__mapped_scope(mapped);
-    weir__scope_cover(&scope, false);
-    weir__scope_finish(&scope, mapped->backing.gpu->now() + WEIR__MAPPED_PATIENCE);
-    pthread_mutex_lock(&mapped->growing);
-    weir__spin_lock(&mapped->lock);
-    weir__arena_trim(&mapped->arena, UINT64_MAX);
-    weir__spin_unlock(&mapped->lock);
-    pthread_mutex_unlock(&mapped->growing);
-}
-
 static int create(struct weir__mapped *mapped, uint64_t bytes, gpu_page *page)
 {
     if (weir__backing_lack(&mapped->backing, bytes))
@@ -228,7 +215,7 @@ static int create_all(struct weir__backing *backing, struct weir__ask *ask, uint
     struct weir__mapped *mapped = weir__mapped_of(backing);
     struct weir__nap *nap = &mapped->nap;
     int code = GPU_SUCCESS;
-    drop_idle(mapped);
+    weir__mapped_drop(mapped, 0, WEIR__MAPPED_PATIENCE); /* pages in which nothing is live any more need not come back */
     pthread_mutex_lock(&mapped->growing);
     *lack = 0;
     for (size_t i = 0; i < nap->count; i++) {

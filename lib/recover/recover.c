@@ -130,7 +130,10 @@ static bool is_hopeless(struct weir__climb *climb)
 {
     const struct weir__request *request = climb->request;
     uint64_t max_size = atomic_load(&request->pool->settings.max_size);
-    if (max_size && request->asked > max_size) {
+    if (atomic_load(&request->pool->nap.is_shut) && !request->wakes) {
+        climb->request->code = WEIR__SERVE_ASLEEP;
+        climb->why = "the pool is asleep";
+    } else if (max_size && request->asked > max_size && !request->wakes) { /* a sleeper may have more than a cap that was lowered since */
         climb->request->at_cap = true;
         climb->why = "the request alone is above max_size: nothing was tried";
     } else if (!request->pool->native.is_host && request->asked > climb->device->info.memory) {

@@ -49,8 +49,9 @@ tests_api_leave_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_leave_LDFLAGS = $(hook_ldflags)
 tests_api_leave_LDADD = tests/api/libscene.la
 
-tests_api_sleep_SOURCES = %reldir%/sleep.c
+tests_api_sleep_SOURCES = %reldir%/sleep.c $(hook_sources)
 tests_api_sleep_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_sleep_LDFLAGS = $(hook_ldflags)
 tests_api_sleep_LDADD = tests/api/libscene.la
 
 tests_api_align_SOURCES = %reldir%/align.c

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/api/hook.h"
 #include "tests/api/scene.h"
 
 #define COUNT(array) (int)(sizeof(array) / sizeof(array)[0])
@@ -258,6 +259,67 @@ START_TEST(empty_pool_sleeps_and_wakes)
 }
 END_TEST
 
+/* Neither a device without memory nor a cap sends the request up the ladder. */
+START_TEST(sleeper_refuses_at_once)
+{
+    void *ptr, *all = NULL;
+    scene_open(_i ? "weir: 1\npools: { main: { backing: arena, max_size: 256MiB } }\n" : arena);
+    s = scene_create(NULL);
+    void *block = scene_malloc(s, 200 * MIB);
+    fall_asleep(0);
+    if (!_i) {
+        weir_pool *other;
+        scene_ok(weir_pool_get(scene.w, "other", 0, NULL, &other), "weir_pool_get");
+        all = scene_pool_malloc(other, scene.memory - 64 * MIB, weir_stream_handle(s));
+    }
+    refuse_busy(weir_stream_malloc(s, &ptr, _i ? 100 * MIB : GIB));
+    ck_assert_uint_eq(scene_device_stats(0).recoveries, 0);
+    if (all)
+        scene_free(s, all);
+    ck_assert(wake());
+    scene_free(s, block);
+}
+END_TEST
+
+/* The capture of a stream ends right after Weir was told of it. */
+static struct gpu hooked;
+static gpu_stream captured;
+
+static int capture_until_asked(gpu_stream stream, enum gpu_capture_status *status)
+{
+    int code = hook_base()->stream_capture_status(stream, status);
+    if (stream == captured) {
+        captured = NULL;
+        *status = GPU_CAPTURE_STATUS_ACTIVE;
+    }
+    return code;
+}
+
+START_TEST(caches_serve_nothing_of_a_sleeper)
+{
+    void *ptr, *cached[2];
+    scene_open(arena);
+    s = scene_create(NULL);
+    weir_stream *other = scene_create(NULL);
+    cached[0] = scene_malloc(s, 80 * MIB);
+    cached[1] = scene_malloc(other, 90 * MIB);
+    void *block = scene_malloc(s, MIB);
+    scene_free(s, cached[0]);
+    scene_free(other, cached[1]);
+    captured = _i ? weir_stream_handle(s) : NULL;
+    hooked = *hook_base();
+    hooked.stream_capture_status = capture_until_asked;
+    hook_set(&hooked);
+    scene_ok(weir_pool_sleep(scene.pool, 0, _i ? PATIENCE : 0, NULL, NULL), "a sleep");
+    hook_set(NULL);
+    refuse_busy(weir_stream_malloc(s, &ptr, 80 * MIB));
+    refuse_busy((weir_malloc)(scene.w, &ptr, 80 * MIB, 0, weir_stream_handle(s)));
+    refuse_busy(weir_stream_malloc(other, &ptr, 90 * MIB));
+    ck_assert(wake());
+    scene_free(s, block);
+}
+END_TEST
+
 /* Waking without memory ------------------------------------------------------------------------------------------------------------------ */
 
 START_TEST(wake_takes_idle_memory_of_another_pool)
@@ -298,6 +360,25 @@ START_TEST(wake_without_memory_is_refused_with_the_report_and_takes_nothing)
 }
 END_TEST
 
+START_TEST(cap_lowered_meanwhile_stops_no_wake)
+{
+    weir_pool *other;
+    open_awake();
+    scene_ok(weir_pool_get(scene.w, "other", 0, NULL, &other), "weir_pool_get");
+    fall_asleep(0);
+    scene_reload("weir: 1\ndefaults: { pool: main }\npools:\n  main: { backing: arena, max_size: 64MiB, on_oom: { deadline: 10s } }\n"
+                 "  other: { small_below: 0 }\n");
+    /* The memory comes free while the wake waits for it. */
+    gpu_stream busy = scene_stream(0);
+    void *ptr = scene_pool_malloc(other, scene.memory - 64 * MIB, busy);
+    scene_delay(busy, 50);
+    scene_free_on(busy, ptr);
+    ck_assert(wake());
+    expect_contents();
+    free_blocks();
+}
+END_TEST
+
 START_TEST(private_stream_gets_no_pool_that_sleeps)
 {
     scene_open("weir: 1\ndefaults: { pool: main }\npools: { main: { backing: arena } }\nstreams: { own: { pool: main, private: true } }\n");
@@ -318,7 +399,7 @@ END_TEST
 /* Each call of the driver on the way to sleep and back fails, once. The pool is awake and whole, or asleep and whole. */
 static const char *const operations[] = {"page_unmap", "page_release", "page_create",  "page_map",     "page_set_access",     "host_alloc",
                                          "host_free",  "copy_async",   "stream_create", "stream_synchronize", "event_create", "event_record_device",
-                                         "event_query", "device_memory", "stream_destroy", NULL};
+                                         "event_query", "event_destroy", "device_memory", "stream_destroy", NULL};
 
 static void expect_whole(bool is_asleep)
 {
@@ -467,6 +548,85 @@ START_TEST(threads_go_on_beside_sleeps)
 }
 END_TEST
 
+/* Calls while contents are copied, which takes a second for some 60 GiB. */
+static weir_pool *neighbour;
+static gpu_stream beside;
+
+static weir_status ask_sleeper(void)
+{
+    void *ptr;
+    return (weir_pool_malloc)(scene.pool, &ptr, MIB, beside);
+}
+
+static weir_status ask_neighbour(void)
+{
+    void *ptr;
+    return (weir_pool_malloc)(neighbour, &ptr, scene.memory - 32 * MIB, beside);
+}
+
+static weir_status trim_sleeper(void)
+{
+    return weir_pool_trim(scene.pool, 0, NULL, NULL);
+}
+
+static weir_status free_in_sleeper(void)
+{
+    weir_status status = (weir_free)(scene.w, blocks[0].ptr, beside);
+    blocks[0].ptr = NULL;
+    return status;
+}
+
+static const struct beside {
+    const char *label;
+    weir_status (*call)(void), status;
+} calls_beside[] = {
+    {"a request of its own", ask_sleeper, WEIR_BUSY},
+    {"a request that needs its memory", ask_neighbour, WEIR_OUT_OF_MEMORY},
+    {"a trim", trim_sleeper, WEIR_OK},
+    {"a free", free_in_sleeper, WEIR_OK},
+};
+static const struct beside *to_call;
+
+static void *call_beside(void *data)
+{
+    const struct beside *call = data;
+    return call->call() == call->status ? NULL : data;
+}
+
+static int copy_beside(void *to, const void *from, uint64_t size, gpu_stream stream)
+{
+    pthread_t thread;
+    struct beside call;
+    void *failed;
+    if (to_call) {
+        call = *to_call;
+        to_call = NULL;
+        ck_assert_int_eq(pthread_create(&thread, NULL, call_beside, &call), 0);
+        pthread_join(thread, &failed);
+        ck_assert_msg(!failed, "%s", call.label);
+    }
+    return hook_base()->copy_async(to, from, size, stream);
+}
+
+START_TEST(nobody_waits_for_the_copies)
+{
+    bool at_wake = _i / COUNT(calls_beside);
+    open_awake();
+    beside = scene_stream(0);
+    scene_ok(weir_pool_get(scene.w, "other", 0, NULL, &neighbour), "weir_pool_get");
+    hooked = *hook_base();
+    hooked.copy_async = copy_beside;
+    hook_set(&hooked);
+    to_call = at_wake ? NULL : &calls_beside[_i % COUNT(calls_beside)];
+    fall_asleep(0);
+    to_call = at_wake ? &calls_beside[_i % COUNT(calls_beside)] : NULL;
+    ck_assert(wake());
+    hook_set(NULL);
+    expect_contents();
+    free_blocks();
+}
+END_TEST
+
 START_TEST(reload_and_close_of_a_sleeper)
 {
     open_awake();
@@ -506,8 +666,11 @@ int main(void)
     suite_add(tcase, contents_come_back_at_their_addresses, discarded_blocks_have_new_memory, sleeper_serves_no_request_and_takes_frees,
               kernels_are_waited_for, kernel_that_does_not_end_in_time_leaves_the_pool_awake, capture_refuses_the_sleep_and_goes_on,
               pool_of_cudas_cannot_sleep, private_stream_gets_no_pool_that_sleeps, empty_pool_sleeps_and_wakes, wake_takes_idle_memory_of_another_pool,
-              wake_without_memory_is_refused_with_the_report_and_takes_nothing, hooks_are_told_and_may_refuse, threads_go_on_beside_sleeps);
+              wake_without_memory_is_refused_with_the_report_and_takes_nothing, cap_lowered_meanwhile_stops_no_wake, hooks_are_told_and_may_refuse, threads_go_on_beside_sleeps);
     tcase_add_loop_test(tcase, reload_and_close_of_a_sleeper, 0, 3);
+    tcase_add_loop_test(tcase, sleeper_refuses_at_once, 0, 2);
+    tcase_add_loop_test(tcase, caches_serve_nothing_of_a_sleeper, 0, 2);
+    tcase_add_loop_test(tcase, nobody_waits_for_the_copies, 0, 2 * COUNT(calls_beside));
     if (scene_is_sim())
         tcase_add_loop_test(tcase, each_failing_call_leaves_the_pool_awake_or_asleep_and_whole, 0, 2 * COUNT(operations));
     return suite_run(suite);
