@@ -218,6 +218,7 @@ static void count_undone(const struct growing *growing, const void *block, gpu_s
     if (mark_bytes(&cap->undone, own && !cap->is_due ? own : 1, stream) == GPU_SUCCESS && !cap->is_due) {
         cap->block = (uintptr_t)block;
         cap->size = growing->size;
+        cap->before = growing->before;
         cap->is_due = true;
     }
 }
@@ -335,7 +336,8 @@ static bool settle(const struct growing *growing)
 }
 
 /* Returns whether CUDA is not to be asked, as the pool would have to grow by more than the device has beside `leave_free`. Idle memory in
-   pieces or behind unfinished work may make the pool grow even so, which shows only afterwards. Notes what is reserved now. */
+   pieces or behind unfinished work may make the pool grow even so, which shows only afterwards. Notes what is reserved now, without the
+   growth that is being undone: that is not the request's to use. */
 static bool is_free_lacking(struct growing *growing)
 {
     const struct weir__cuda *cuda = growing->cuda;
@@ -344,6 +346,8 @@ static bool is_free_lacking(struct growing *growing)
     if (!leaves_free(growing))
         return false;
     growing->before = find_room(growing);
+    if (cuda->cap.is_due)
+        growing->before = weir__smaller(growing->before, cuda->cap.before);
     cuda->backing.gpu->pool_get(handle, GPU_POOL_USED, &used);
     cuda->backing.gpu->pool_get(handle, GPU_POOL_RESERVED, &reserved);
     uint64_t growth = weir__less(growing->size, weir__less(reserved, used));

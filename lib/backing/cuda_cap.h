@@ -37,9 +37,10 @@ struct weir__cap {
     /* blocks that were freed because they took the pool above its cap, and whose frees are pending. They count with the bytes of the growth
        steps that no other block shares: by that much the pool may be above its cap */
     struct weir__debts undone;
-    bool is_due;               /* `undone` had pending bytes at the last look. `lock` guards this member and the next two */
+    bool is_due;               /* `undone` had pending bytes at the last look. `lock` guards this member and the next three */
     uintptr_t block;           /* the address of the block behind these bytes, and `size` its size */
     uint64_t size;
+    uint64_t before;           /* the bytes that were reserved before that block was asked for, with `leave_free` */
 
     weir__spin room_lock; /* guards the members below */
     bool is_ragged;       /* some request was not for whole growth steps, so blocks may share steps */

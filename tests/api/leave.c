@@ -194,6 +194,30 @@ START_TEST(pool_that_need_not_grow_serves_whatever_others_take)
 }
 END_TEST
 
+/* Idle memory in pieces makes CUDA grow, and a kernel keeps the growth from being undone at once. The next attempt, which finds nothing
+   else on the device, must not take it for the pool's own. */
+START_TEST(growth_behind_a_kernel_does_not_become_the_pools_own)
+{
+    gpu_page page;
+    void *blocks[6], *ptr;
+    open_leaving("small_below: 0, release_threshold: all, cache: off", "40MiB");
+    weir_stream *s = scene_create(NULL);
+    for (int i = 0; i < COUNT(blocks); i++)
+        blocks[i] = scene_malloc(s, STEP / 2);
+    for (int i = 0; i < COUNT(blocks); i += 2)
+        scene_free(s, blocks[i]);
+    scene_sync(weir_stream_handle(s));
+    ck_assert_int_eq(scene.gpu->page_create(0, free_bytes() - 42 * MIB, &page), GPU_SUCCESS);
+    scene_delay(weir_stream_handle(s), 50);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, STEP / 2 + MIB), WEIR_OUT_OF_MEMORY);
+    scene_sync(weir_stream_handle(s));
+    ck_assert_uint_eq(free_bytes(), 42 * MIB);
+    ck_assert_int_eq(scene.gpu->page_release(page), GPU_SUCCESS);
+    for (int i = 1; i < COUNT(blocks); i += 2)
+        scene_free(s, blocks[i]);
+}
+END_TEST
+
 static const struct {
     const char *machine, *pool, *says;
     weir_status status;
@@ -234,7 +258,7 @@ int main(void)
     tcase_add_loop_test(tcase, idle_memory_of_another_pool_is_taken, 0, COUNT(pools));
     tcase_add_loop_test(tcase, reload_changes_it, 0, COUNT(pools));
     if (scene_is_sim()) {
-        suite_add(tcase, page_goes_back_where_another_took_the_memory_meanwhile);
+        suite_add(tcase, page_goes_back_where_another_took_the_memory_meanwhile, growth_behind_a_kernel_does_not_become_the_pools_own);
         tcase_add_loop_test(tcase, pool_that_need_not_grow_serves_whatever_others_take, 0, 2);
         tcase_add_loop_test(tcase, what_no_device_can_leave_is_refused, 0, COUNT(refused));
     }
