@@ -7,6 +7,7 @@ bench_libbench_la_SOURCES = \
 	%reldir%/arguments.h \
 	%reldir%/bench.c \
 	%reldir%/bench.h \
+	%reldir%/numbers.h \
 	%reldir%/output.c \
 	%reldir%/replay.c \
 	%reldir%/replay.h \

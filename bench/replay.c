@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/numbers.h"
 #include "lib/alloc/recent.h"
 #include "lib/backing/arena/arena.h"
 
@@ -72,44 +73,6 @@ static struct weir__extent *remove_from_table(struct table *table, uint64_t addr
     table->count--;
     return extent;
 }
-
-/* Pages that are only numbers ---------------------------------------------------------------------------------------------------------- */
-
-static int create(void *data, uint64_t bytes, uint64_t *handle)
-{
-    (void)data;
-    *handle = bytes;
-    return 0;
-}
-
-static int map(void *data, uint64_t address, uint64_t bytes, uint64_t handle)
-{
-    (void)data;
-    (void)address;
-    return bytes == handle ? 0 : 1;
-}
-
-static int unmap(void *data, uint64_t address, uint64_t bytes)
-{
-    (void)data;
-    (void)address;
-    (void)bytes;
-    return 0;
-}
-
-static void release(void *data, uint64_t bytes, uint64_t handle)
-{
-    (void)data;
-    (void)bytes;
-    (void)handle;
-}
-
-static bool is_shortage(int code)
-{
-    return code;
-}
-
-static const struct weir__page_driver driver = {create, map, unmap, release, is_shortage};
 
 /* The replay --------------------------------------------------------------------------------------------------------------------------- */
 
@@ -233,7 +196,7 @@ bool replay(const struct trace *trace, const struct replay_streams *streams, str
         return false;
     run->addresses = calloc(trace->block_count + 1, sizeof(*run->addresses));
     run->entries = calloc(trace->block_count + 1, sizeof(*run->entries));
-    bool is_done = weir__arena_init(&run->arena, BASE, RANGE, &driver, NULL) && run->addresses && run->entries &&
+    bool is_done = weir__arena_init(&run->arena, BASE, RANGE, &numbers, NULL) && run->addresses && run->entries &&
                    run_steps(run, trace, streams);
     *result = run->result;
     result->created = run->arena.small.created_count + run->arena.large.created_count;

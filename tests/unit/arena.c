@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Extents and pages of an arena, beside a model that looks at everything after each step. */
+#include "bench/numbers.h"
 #include "tests/support/suite.h"
 #include "tests/unit/arena_model.h"
 
@@ -580,41 +581,6 @@ START_TEST(random_programs_agree_with_the_model)
 }
 END_TEST
 
-/* Pages that are only numbers, of the smallest size. */
-static int create_number(void *data, uint64_t bytes, uint64_t *handle)
-{
-    (void)data;
-    *handle = bytes;
-    return bytes == WEIR__PAGE_UNIT ? 0 : 1;
-}
-
-static int map_number(void *data, uint64_t address, uint64_t bytes, uint64_t handle)
-{
-    (void)data;
-    (void)address;
-    return bytes == handle ? 0 : 1;
-}
-
-static int unmap_number(void *data, uint64_t address, uint64_t bytes)
-{
-    (void)data;
-    (void)address;
-    (void)bytes;
-    return 0;
-}
-
-static void release_number(void *data, uint64_t bytes, uint64_t handle)
-{
-    (void)data;
-    (void)bytes;
-    (void)handle;
-}
-
-static bool is_any(int code)
-{
-    return code;
-}
-
 static const struct {
     const char *label;
     uint64_t bytes; /* of each block, of which every second is freed */
@@ -627,10 +593,10 @@ static const struct {
 START_TEST(a_growth_beside_ten_thousand_looks_at_few)
 {
     enum { BLOCKS = 20000 };
-    static const struct weir__page_driver numbers = {create_number, map_number, unmap_number, release_number, is_any};
+    static uint64_t most = WEIR__PAGE_UNIT;
     static struct weir__extent *blocks[BLOCKS], *block;
     struct weir__arena arena;
-    ck_assert(weir__arena_init(&arena, MODEL_BASE, 6 * BLOCKS * WEIR__PAGE_UNIT, &numbers, NULL));
+    ck_assert(weir__arena_init(&arena, MODEL_BASE, 6 * BLOCKS * WEIR__PAGE_UNIT, &numbers, &most));
     for (int i = 0; i < BLOCKS; i++)
         ck_assert_int_eq(weir__arena_grow(&arena, NULL, beside[_i].bytes, &blocks[i]), 0);
     for (int i = 0; i < BLOCKS; i += 2)

@@ -1,44 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranges of an arena that come to rest: pages are numbers, and the device has as many as are asked for. */
+/* Ranges of an arena that come to rest. */
+#include "bench/numbers.h"
 #include "lib/backing/arena/arena.h"
 #include "tests/support/suite.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define BASE (UINT64_C(1) << 33)
-
-static int create(void *data, uint64_t bytes, uint64_t *handle)
-{
-    (void)data;
-    *handle = bytes;
-    return 0;
-}
-
-static int map(void *data, uint64_t address, uint64_t bytes, uint64_t handle)
-{
-    (void)data;
-    (void)address;
-    return bytes == handle ? 0 : 1;
-}
-
-static int unmap(void *data, uint64_t address, uint64_t bytes)
-{
-    (void)data;
-    (void)address;
-    (void)bytes;
-    return 0;
-}
-
-static void release(void *data, uint64_t bytes, uint64_t handle)
-{
-    (void)data;
-    (void)bytes;
-    (void)handle;
-}
-
-static bool is_shortage(int code)
-{
-    return code;
-}
 
 enum { SLOTS = 64, REQUESTS = 2000 };
 
@@ -70,10 +37,9 @@ static uint64_t run_pass(struct weir__arena *arena, uint64_t state)
 
 START_TEST(a_range_that_keeps_moving_pages_grows_until_it_rests_and_begins_anew_after_a_trim)
 {
-    static const struct weir__page_driver any = {create, map, unmap, release, is_shortage};
     struct weir__arena arena;
     uint64_t seed = (uint64_t)_i + 1;
-    ck_assert(weir__arena_init(&arena, BASE, UINT64_C(32) << 30, &any, NULL));
+    ck_assert(weir__arena_init(&arena, BASE, UINT64_C(32) << 30, &numbers, NULL));
     ck_assert_uint_gt(run_pass(&arena, seed), 50);
     uint64_t moved = arena.large.moved_count;
     ck_assert_uint_gt(moved, 0); /* the first misses only move pages */

@@ -115,8 +115,10 @@ tests_unit_libarenamodel_la_LIBADD = lib/backing/arena/libarena.la
 
 check_PROGRAMS += tests/unit/arena tests/unit/arena_failures tests/unit/arena_rest
 TESTS += tests/unit/arena tests/unit/arena_failures tests/unit/arena_rest
+tests_unit_arena_rest_SOURCES = tests/unit/arena_rest.c bench/numbers.h
 tests_unit_arena_rest_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_arena_rest_LDADD = lib/backing/arena/libarena.la tests/support/libsuite.la
+tests_unit_arena_SOURCES = tests/unit/arena.c bench/numbers.h
 tests_unit_arena_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_arena_LDADD = tests/unit/libarenamodel.la tests/support/libsuite.la
 tests_unit_arena_failures_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
