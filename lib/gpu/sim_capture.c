@@ -226,7 +226,7 @@ void sim_captures_clear(void)
 
 int sim_capture_malloc(struct sim_capture *capture, size_t size, void **ptr)
 {
-    struct sim_graph_block *block = malloc(sizeof(*block));
+    struct sim_graph_block *block = size > SIZE_MAX - SIM_ALIGNMENT ? NULL : malloc(sizeof(*block));
     if (!block)
         return GPU_OUT_OF_MEMORY;
     block->size = size;
