@@ -195,9 +195,9 @@ WEIR_API WEIR_CHECK weir_status weir_open(const weir_options *options, weir_erro
  * pool, the last of them to be closed does that. Idle memory of the default pool goes back. NULL does nothing.
  * Waits for pending frees on the open streams, since CUDA crashes if a pool is destroyed before they are complete (measured). A pool
  * with frees pending on other streams is destroyed by the next weir_open() or weir_close(); its memory goes back when the program
- * synchronises. Blocks that are still live stay valid and are logged. The caller frees them with cudaFreeAsync(), and the memory of their
- * pool goes back after the last of these frees. Live blocks of an arena are freed with weir_free(NULL, ptr, stream). The arena's memory
- * goes back at the first weir_open(), weir_close() or weir_free(NULL, ...) that finds the last of these frees complete.
+ * synchronises. Blocks that are still live stay valid and are logged. The caller frees them with cudaFreeAsync(), or with weir_free(NULL,
+ * ptr, stream) if they are of an arena or of a pool with `align`. Their pool's memory goes back after the last of these frees; an arena's
+ * at the first weir_open(), weir_close() or weir_free(NULL, ...) that finds the last of them complete.
  * Call it before main() returns, not from an exit handler or a destructor: CUDA may be gone by then. End captures first: the cache of a
  * stream that captures cannot be emptied, so its blocks stay with their pool, and are logged.
  * Threads: no other call on this weir may run or follow.
@@ -236,13 +236,13 @@ WEIR_API WEIR_CHECK weir_status weir_reload(weir *w, const char *policy_file, we
 WEIR_API WEIR_CHECK weir_status weir_malloc(weir *w, void **ptr, size_t size, int device, weir_cuda_stream stream);
 
 /*
- * Frees a block as cudaFreeAsync() does. w: the block's weir; NULL for a block of an arena whose weir is closed. ptr: a block, or NULL,
+ * Frees a block as cudaFreeAsync() does. w: the block's weir; NULL if that is closed (see weir_close()). ptr: a block, or NULL,
  * which does nothing. stream: any stream of any device (0 as in weir_malloc, of the block's device). Stream order: the caller has ordered
  * every use of the block before this point of `stream`. An opened stream may keep the block in its cache (see Streams) instead of giving it
  * to CUDA. Blocks of an arena (backing: arena) go back to the arena. Only this function and weir_stream_free() can free them: CUDA does not
  * know them.
  * WEIR_NOT_A_BLOCK, WEIR_CAPTURING (a block from before the capture on a capturing stream, or beside another thread's capture; it stays
- * live), WEIR_BUSY (the block is published, see weir_export_publish()), WEIR_INVALID (w is NULL, and no closed arena has the
+ * live), WEIR_BUSY (the block is published, see weir_export_publish()), WEIR_INVALID (w is NULL, and no closed weir had the
  * block), WEIR_NO_HOST_MEMORY (of an arena's block, which stays live), WEIR_CUDA_ERROR (the block stays live), WEIR_FORKED.
  */
 WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);

@@ -10,6 +10,7 @@
 
 #include "lib/about.h"
 #include "lib/alloc/flush.h"
+#include "lib/alloc/free.h"
 #include "lib/alloc/held.h"
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/quiet.h"
@@ -274,7 +275,8 @@ static void close_pool(weir_pool *pool)
                         "pool '%s' on device %d is closed with %llu live block%s (%s): free what is live with %s", pool->name,
                         pool->device->index, (unsigned long long)blocks, weir__plural(blocks),
                         weir__bytes(text, weir__pool_held(pool).live),
-                        pool->backing->ops->call_to_free);
+                        weir__pool_rounds(pool) ? "weir_free(NULL, ptr, stream)" : pool->backing->ops->call_to_free);
+        weir__blocks_outlive(pool);
     }
     uint64_t cached = weir__pool_held(pool).cached;
     if (cached) {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/alloc/free.h"
 
+#include <pthread.h>
+#include <stdlib.h>
+
 #include "lib/alloc/orphans.h"
 #include "lib/backing/arena.h"
 #include "lib/base/call.h"
@@ -252,21 +255,89 @@ weir_status weir__free(weir *w, void *ptr, gpu_stream stream, weir_stream *opene
     return give_back(w, &block, stream, opened);
 }
 
-/* Frees a block of an arena whose weir is closed: the arena stays for as long as blocks of it are live. */
+/* Blocks that outlive their weir ------------------------------------------------------------------------------------------------------- */
+
+/* A block of a pool with `align` that has outlived its weir: CUDA may know the block by a lower pointer, `from`. */
+struct outlived {
+    struct outlived *next;
+    const struct gpu *gpu;
+    int device;
+    void *ptr, *from;
+};
+
+static pthread_mutex_t outlived_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct outlived *outlived; /* the newest first: the program may have freed an older one at the same address with cudaFreeAsync() */
+
+static void list_outlived(struct outlived *made)
+{
+    pthread_mutex_lock(&outlived_lock);
+    made->next = outlived;
+    outlived = made;
+    pthread_mutex_unlock(&outlived_lock);
+}
+
+static struct outlived *take_outlived(const void *ptr)
+{
+    pthread_mutex_lock(&outlived_lock);
+    struct outlived **link = &outlived, *found;
+    while ((found = *link) && found->ptr != ptr)
+        link = &found->next;
+    if (found)
+        *link = found->next;
+    pthread_mutex_unlock(&outlived_lock);
+    return found;
+}
+
+/* If host memory runs out, the program can no longer free the block. */
+static void outlive(const struct weir__block *block, void *data)
+{
+    const weir_pool *pool = data;
+    struct outlived *made = block->pool == pool && !block->graph ? malloc(sizeof *made) : NULL;
+    if (!made)
+        return;
+    *made = (struct outlived){.gpu = pool->w->gpu, .device = pool->device->index, .ptr = block->ptr, .from = block->from};
+    list_outlived(made);
+}
+
+void weir__blocks_outlive(weir_pool *pool)
+{
+    if (weir__pool_rounds(pool) && !pool->backing->ops->names_streams)
+        weir__blocks_visit(&pool->w->blocks, outlive, pool);
+}
+
+/* Frees such a block. Returns false if there is none at that address. */
+static bool free_outlived(void *ptr, gpu_stream stream, const struct gpu **gpu, int *code)
+{
+    struct outlived *found = take_outlived(ptr);
+    if (!found)
+        return false;
+    *gpu = found->gpu;
+    int former = weir__current_begin(*gpu, found->device, stream);
+    *code = (*gpu)->free_async(found->from ? found->from : ptr, stream);
+    weir__current_end(*gpu, former);
+    if (*code == GPU_SUCCESS)
+        free(found);
+    else
+        list_outlived(found);
+    return true;
+}
+
+/* Frees a block whose weir is closed. An arena stays for as long as blocks of it are live. */
 static weir_status free_closed(void *ptr, gpu_stream stream)
 {
     const struct gpu *gpu;
     int code;
     WEIR__CALL;
-    if (!weir__arena_free_closed(ptr, stream, &gpu, &code))
+    if (!weir__arena_free_closed(ptr, stream, &gpu, &code) && !free_outlived(ptr, stream, &gpu, &code))
         return weir__fail(weir__last_error_reset(), WEIR_INVALID,
-                          "weir_free: w is NULL, and %p is no block of an arena whose weir is closed: pass the weir that it is from", ptr);
+                          "weir_free: w is NULL, and %p is no block of an arena or with align whose weir is closed: pass the weir that it is "
+                          "from", ptr);
     if (code == GPU_SUCCESS)
         return WEIR_OK;
     if (code == WEIR__PAGE_NO_HOST_MEMORY)
         return weir__fail(weir__last_error_reset(), WEIR_NO_HOST_MEMORY,
                           "no host memory to free the block %p of a closed arena, which stays live", ptr);
-    return weir__fail_gpu(weir__last_error_reset(), gpu, code, "free of the block %p of a closed arena, which stays live", ptr);
+    return weir__fail_gpu(weir__last_error_reset(), gpu, code, "free of the block %p of a closed weir, which stays live", ptr);
 }
 
 weir_status(weir_free)(weir *w, void *ptr, weir_cuda_stream stream)

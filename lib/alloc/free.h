@@ -21,6 +21,9 @@ weir_status weir__free(weir *w, void *ptr, gpu_stream stream, weir_stream *opene
  */
 weir_status weir__block_orphan(weir *w, void *ptr, struct weir__line *const *lines, size_t count, weir_error *error);
 
+/* Notes the live blocks of a pool with `align` whose weir is being closed, so that weir_free(NULL, ...) finds them. */
+void weir__blocks_outlive(weir_pool *pool);
+
 /* Gives a block back to CUDA or to its arena, on a stream of that device which does not capture if the block is of an arena. opened: the
    weir_stream, which the caller has pinned or entered (stream.h), or NULL. line: the line of a stream that is not opened, if the caller uses
    it, or NULL. Frees in arenas and exportable pools are counted here; the caller notes any other by weir__note_free() or

@@ -198,6 +198,10 @@ START_TEST(size_that_cannot_be_rounded_is_out_of_memory)
     void *ptr = s;
     for (size_t less = 0; less < 3 * MIB; less += MIB - 1)
         ck_assert_int_eq(weir_stream_malloc(s, &ptr, SIZE_MAX - less), WEIR_OUT_OF_MEMORY);
+    size_t nodes;
+    ck_assert_int_eq(scene.gpu->capture_begin(weir_stream_handle(s), GPU_CAPTURE_MODE_GLOBAL), GPU_SUCCESS);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, SIZE_MAX), WEIR_OUT_OF_MEMORY);
+    scene.gpu->capture_end(weir_stream_handle(s), &nodes);
     ck_assert_ptr_eq(ptr, s);
     ck_assert_int_eq(weir_stream_malloc(s, &ptr, 0), WEIR_OK);
     ck_assert_ptr_null(ptr);
@@ -227,6 +231,30 @@ START_TEST(failure_on_the_way_to_a_multiple_loses_nothing)
         }
     ck_assert_int_eq(scene.gpu->free_async(stranger, stream), GPU_SUCCESS);
     scene_sync(stream);
+}
+END_TEST
+
+START_TEST(block_that_outlives_its_weir_can_be_freed)
+{
+    void *stranger, *blocks[4];
+    open_aligned(pools[_i].pool, 4 * KIB);
+    gpu_stream stream = scene_stream(0);
+    bool is_arena = scene_pool_stats("main").is_arena;
+    if (!is_arena)
+        ck_assert_int_eq(scene.gpu->malloc_async(&stranger, STRANGER, weir_pool_handle(scene.pool), stream), GPU_SUCCESS);
+    for (size_t i = 0; i < COUNT(blocks); i++)
+        blocks[i] = scene_pool_malloc(scene.pool, i % 2 ? 5000 : 3 * MIB, stream);
+    const struct gpu *gpu = scene.gpu;
+    scene_close();
+    sim_fail("free_async", 1, GPU_UNKNOWN);
+    ck_assert_int_eq((weir_free)(NULL, blocks[0], stream), is_arena ? WEIR_OK : WEIR_CUDA_ERROR);
+    sim_fail("free_async", 0, 0);
+    for (size_t i = is_arena; i < COUNT(blocks); i++)
+        ck_assert_int_eq((weir_free)(NULL, blocks[i], stream), WEIR_OK);
+    ck_assert_int_eq((weir_free)(NULL, blocks[0], stream), WEIR_INVALID);
+    if (!is_arena)
+        ck_assert_int_eq(gpu->free_async(stranger, stream), GPU_SUCCESS);
+    ck_assert_int_eq(gpu->stream_synchronize(stream), GPU_SUCCESS);
 }
 END_TEST
 
@@ -260,7 +288,9 @@ int main(void)
     tcase_add_loop_test(tcase, block_of_a_graph_begins_at_a_multiple, 0, 2 * (int)COUNT(aligns));
     tcase_add_loop_test(tcase, size_that_cannot_be_rounded_is_out_of_memory, 0, 2);
     suite_add(tcase, host_memory_is_aligned_too, alignment_cannot_change_while_the_policy_is_open);
-    if (scene_is_sim())
+    if (scene_is_sim()) {
         suite_add(tcase, failure_on_the_way_to_a_multiple_loses_nothing);
+        tcase_add_loop_test(tcase, block_that_outlives_its_weir_can_be_freed, 0, (int)COUNT(pools));
+    }
     return suite_run(suite);
 }
