@@ -226,6 +226,9 @@ static int create_all(struct weir__backing *backing, struct weir__ask *ask, uint
         if (code == GPU_SUCCESS)
             code = create(mapped, page->bytes, &page->fresh);
     }
+    /* Others may have taken memory since the device was asked. */
+    if (code == GPU_SUCCESS && *lack && weir__backing_lack(&mapped->backing, 0))
+        code = WEIR__LACK_FREE;
     if (code != GPU_SUCCESS)
         drop_fresh(mapped);
     pthread_mutex_unlock(&mapped->growing);

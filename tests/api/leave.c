@@ -151,11 +151,12 @@ END_TEST
 /* Another process takes memory between the question and the page. */
 static struct gpu hooked;
 static gpu_page taken;
+static unsigned pages_before; /* pages that are made before it does */
 
 static int create_beside_another(int device, uint64_t size, gpu_page *page)
 {
     int code = hook_base()->page_create(device, size, page);
-    if (code == GPU_SUCCESS && !taken)
+    if (code == GPU_SUCCESS && !taken && pages_before-- == 0)
         ck_assert_int_eq(hook_base()->page_create(device, GIB, &taken), GPU_SUCCESS);
     return code;
 }
@@ -176,6 +177,29 @@ START_TEST(page_goes_back_where_another_took_the_memory_meanwhile)
     taken = 0;
     scene_free(s, scene_malloc(s, GIB));
     scene_free(s, first);
+}
+END_TEST
+
+START_TEST(wake_leaves_as_much_where_another_takes_memory_meanwhile)
+{
+    open_leaving("backing: arena, cache: off", "1GiB");
+    weir_stream *s = scene_create(NULL);
+    void *ptr = scene_malloc(s, 128 * MIB);
+    scene_ok(weir_pool_sleep(scene.pool, 0, 1000, NULL, NULL), "a sleep");
+    gpu_page page;
+    ck_assert_int_eq(scene.gpu->page_create(0, free_bytes() - 3 * GIB / 2, &page), GPU_SUCCESS);
+    hooked = *hook_base();
+    hooked.page_create = create_beside_another;
+    pages_before = 1; /* the other process comes with the last of two */
+    hook_set(&hooked);
+    ck_assert_int_eq(weir_pool_wake(scene.pool, 0, NULL, NULL), WEIR_OUT_OF_MEMORY);
+    hook_set(NULL);
+    ck_assert_uint_eq(free_bytes(), GIB / 2);
+    ck_assert_int_eq(scene.gpu->page_release(taken), GPU_SUCCESS);
+    taken = 0;
+    scene_ok(weir_pool_wake(scene.pool, 0, NULL, NULL), "a wake");
+    ck_assert_int_eq(scene.gpu->page_release(page), GPU_SUCCESS);
+    scene_free(s, ptr);
 }
 END_TEST
 
@@ -258,7 +282,8 @@ int main(void)
     tcase_add_loop_test(tcase, idle_memory_of_another_pool_is_taken, 0, COUNT(pools));
     tcase_add_loop_test(tcase, reload_changes_it, 0, COUNT(pools));
     if (scene_is_sim()) {
-        suite_add(tcase, page_goes_back_where_another_took_the_memory_meanwhile, growth_behind_a_kernel_does_not_become_the_pools_own);
+        suite_add(tcase, page_goes_back_where_another_took_the_memory_meanwhile, wake_leaves_as_much_where_another_takes_memory_meanwhile,
+                  growth_behind_a_kernel_does_not_become_the_pools_own);
         tcase_add_loop_test(tcase, pool_that_need_not_grow_serves_whatever_others_take, 0, 2);
         tcase_add_loop_test(tcase, what_no_device_can_leave_is_refused, 0, COUNT(refused));
     }
