@@ -46,6 +46,7 @@
 #endif
 
 #include "weir.h"
+#include "weir_sleep.h"
 
 namespace weirpp
 {

@@ -1,5 +1,5 @@
 ## SPDX-License-Identifier: MIT
-include_HEADERS += include/weir.h include/weir.hpp
+include_HEADERS += include/weir.h include/weir_sleep.h include/weir.hpp
 
 ## The rooms, each of which may include those above it in this list (tests/build/house.sh), and lib/gpu/gpu.h:
 ##   base/     errors, fork, events, locks, the service thread: what every room needs, and knows no weir
@@ -212,7 +212,8 @@ lib_librooms_la_SOURCES = \
 	%reldir%/stats.h \
 	%reldir%/stats_json.c \
 	%reldir%/weir.c \
-	include/weir.h
+	include/weir.h \
+	include/weir_sleep.h
 lib_librooms_la_LIBADD = $(ZSTD_LIBS) policy/libpolicy.la lib/backing/arena/libarena.la lib/trace/libbytes.la
 
 ## The same with the waist and its simulator, so that tests and the command reach hidden symbols.

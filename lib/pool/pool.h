@@ -21,7 +21,7 @@
 #include "lib/gpu/gpu.h"
 #include "lib/pool/blocks.h"
 #include "lib/pool/demand.h"
-#include "include/weir.h"
+#include "include/weir_sleep.h"
 #include "policy/policy.h"
 
 struct weir__device;

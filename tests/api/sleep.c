@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "include/weir_sleep.h"
 #include "tests/api/hook.h"
 #include "tests/api/scene.h"
 

@@ -67,7 +67,7 @@ headers_include_one_way() {
 policy_files=$(find policy -name '*.[ch]')
 gpu_files=$(find lib/gpu -name '*.[ch]')
 lib_files=$(find lib -maxdepth 1 -name '*.[ch]')
-base='config\.h"|include/weir\.h|lib/gpu/gpu\.h|lib/gpu/clock\.h|policy/|lib/base/'
+base='config\.h"|include/weir(_sleep)?\.h|lib/gpu/gpu\.h|lib/gpu/clock\.h|policy/|lib/base/'
 share_base='share/base/|include/weir\.h|lib/|policy/|config\.h"'
 # What may not call CUDA: all but lib/gpu/cuda* and the programs that show or measure it.
 cuda_free=$(find include policy lib share trace audit plugin/torch tools -name '*.[ch]' ! -path 'lib/gpu/cuda*')
@@ -93,7 +93,7 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
     check "recover_includes_only_what_is_below_it" includes_only "$below|lib/alloc/|lib/recover/" lib/recover/*.[ch]
     check "release_includes_only_what_is_below_it" includes_only "$below|lib/alloc/|lib/release/" lib/release/*.[ch]
     check "trace_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/pool/|lib/trace/" lib/trace/*.[ch]
-    check "lib_includes_only_what_is_below_it" includes_only 'include/weir\.h|lib/|policy/|config\.h"' $lib_files
+    check "lib_includes_only_what_is_below_it" includes_only 'include/weir(_sleep)?\.h|lib/|policy/|config\.h"' $lib_files
     check "share_base_includes_only_base" includes_only "$share_base" share/base/*.[ch]
     for room in wire export import control; do
         check "share_${room}_includes_only_what_is_below_it" includes_only "$share_base|share/wire/|share/$room/" share/$room/*.[ch]
@@ -113,7 +113,8 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
     check "tools_record_includes_no_other_command" includes_only "tools/common/|tools/record/|audit/report\.h|$above_share" tools/record/*.[ch]
     check "headers_include_each_other_one_way" headers_include_one_way $(find include policy lib share trace plugin/torch tools -name '*.h')
     check "public_header_includes_no_other_file_of_ours" includes_only '<' include/weir.h
-    check "public_header_of_cxx_includes_that_of_c_alone" includes_only 'weir\.h"' include/weir.hpp
+    check "public_header_of_sleep_includes_the_first_alone" includes_only 'weir\.h"' include/weir_sleep.h
+    check "public_header_of_cxx_includes_those_of_c_alone" includes_only 'weir(_sleep)?\.h"' include/weir.hpp
     check "only_the_waist_calls_cuda" calls_nothing '\<cuda[A-Z][A-Za-z]*\(|cuda_runtime|cuda\.h' $cuda_free
     check "library_never_prints_exits_or_aborts" \
         calls_nothing '\<(printf|puts|putchar|perror|fprintf|vfprintf|fputs|exit|_exit|_Exit|abort|assert) *\(' $library_files

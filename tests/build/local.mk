@@ -18,4 +18,4 @@ TESTS += \
 	%reldir%/header.sh \
 	%reldir%/house.sh \
 	%reldir%/instructions.sh
-EXTRA_DIST += %reldir%/tap.sh %reldir%/coverage.sh %reldir%/weir.abi %reldir%/weir_trace.abi
+EXTRA_DIST += %reldir%/tap.sh %reldir%/coverage.sh %reldir%/weir.abi %reldir%/weir_sleep.abi %reldir%/weir_trace.abi

@@ -6,12 +6,13 @@
 
 library=$top_builddir/lib/.libs/libweir.so
 header=$top_srcdir/include/weir.h
+headers="$header $top_srcdir/include/weir_sleep.h"
 [ -e "$library" ] || skip_all "there is no shared libweir in this build"
 command -v nm >/dev/null || skip_all "nm is missing: install binutils"
 
 # Declarations may span lines, so the name is the first weir_word before a parenthesis after each WEIR_API.
 declared() {
-    tr '\n' ' ' <"$1" | grep -o 'WEIR_API [^;{]*' | sed -n 's/^[^(]*[ *]\(weir_[a-z0-9_]*\)(.*/\1/p' | sort
+    cat "$@" | tr '\n' ' ' | grep -o 'WEIR_API [^;{]*' | sed -n 's/^[^(]*[ *]\(weir_[a-z0-9_]*\)(.*/\1/p' | sort
 }
 
 mapped() {
@@ -30,7 +31,9 @@ has_simulator_as_configured() {
     [ $found = $wanted ] || { head "$tap_dir/simulated" && return 1; }
 }
 
-declared "$header" >"$tap_dir/header"
+# The paths have no spaces that Automake would take.
+# shellcheck disable=SC2086
+declared $headers >"$tap_dir/header"
 mapped "$top_srcdir/lib/libweir.map" >"$tap_dir/map"
 exported "$library" >"$tap_dir/library"
 
@@ -47,7 +50,7 @@ check "each_function_has_the_version_of_its_node" diff "$tap_dir/nodes" "$tap_di
 check "library_has_the_simulator_as_configured" has_simulator_as_configured "$library"
 check "every_export_has_a_version" sh -c "! nm -D --defined-only '$library' | grep -v ' A ' | grep -v '@@WEIR_'"
 
-# libweir-torch exports what weir.h has as well.
+# libweir-torch exports what libweir's headers have as well.
 module=$top_builddir/plugin/torch/.libs/libweir-torch.so
 if [ -e "$module" ]; then
     declared "$top_srcdir/plugin/torch/weir_torch.h" >"$tap_dir/torch_header"
@@ -91,7 +94,7 @@ rely_on() {
     } >"$tap_dir/abi.c"
     ${CC:-cc} -o "$tap_dir/abi" "$tap_dir/abi.c" && "$tap_dir/abi" | LC_ALL=C sort
 }
-for name in include/weir.h trace/weir_trace.h; do
+for name in include/weir.h include/weir_sleep.h trace/weir_trace.h; do
     list=$(basename "$name" .h)
     if [ "$(getconf LONG_BIT)" = 64 ] && rely_on "$name" >"$tap_dir/relied_on"; then
         check "abi_of_${list}_is_as_listed" diff "$top_srcdir/tests/build/$list.abi" "$tap_dir/relied_on"
@@ -123,7 +126,8 @@ fi
 # Members, functions and options name the release that they came with, which has to be there.
 since_is_no_later() {
     {
-        grep -h -o -i -E '(since|before) 0\.[0-9.]*[0-9]' "$header" "$top_srcdir"/man/* "$top_srcdir"/doc/*.md
+        # shellcheck disable=SC2086 # as above
+        grep -h -o -i -E '(since|before) 0\.[0-9.]*[0-9]' $headers "$top_srcdir"/man/* "$top_srcdir"/doc/*.md
         sed -n 's/^WEIR_\([0-9.]*\) {$/since \1/p' "$top_srcdir/lib/libweir.map"
     } | sed 's/.* //' | sort -u -t. -k1n -k2n -k3n | tail -n 1 >"$tap_dir/order"
     [ -s "$tap_dir/order" ] && echo "$built_version" >>"$tap_dir/order" && sort -c -t. -k1n -k2n -k3n "$tap_dir/order"

@@ -2,6 +2,7 @@
 /* actor_export.c - what an actor does as an exporter. */
 #include "config.h"
 
+#include "include/weir_sleep.h"
 #include "tests/share/actor.h"
 
 #include <stdlib.h>
