@@ -434,6 +434,7 @@ typedef struct weir_pool_stats {
     uint64_t asleep;         /* bytes of blocks whose memory weir_pool_sleep() gave back */
     uint64_t held_elsewhere; /* of these, so many were not free right after the sleep: a registration of NCCL or RDMA, say, holds them */
     uint64_t sleeps, wakes;  /* that succeeded, since open */
+    uint64_t yielded; /* reserved bytes of a pool that weir_pool_yield() has promised to leave alone: others can have it put to sleep */
 } weir_pool_stats;
 
 /* One device. */

@@ -751,6 +751,16 @@ class pool
         return given;
     }
 
+    /* weir_pool_yield(). */
+    result<void> yield(unsigned flags = 0) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_status status = weir_pool_yield(pool_, flags, &error);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return {};
+    }
+
     /* weir_pool_wake(): whether the contents are as before. */
     result<bool> wake(unsigned timeout_ms = 0) const noexcept
     {

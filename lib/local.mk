@@ -165,6 +165,8 @@ lib_librooms_la_SOURCES = \
 	%reldir%/alloc/recent.h \
 	%reldir%/alloc/request.c \
 	%reldir%/alloc/request.h \
+	%reldir%/alloc/sleep.c \
+	%reldir%/alloc/sleep.h \
 	%reldir%/alloc/stream.c \
 	%reldir%/alloc/stream.h \
 	%reldir%/recover/callbacks.c \
@@ -207,7 +209,6 @@ lib_librooms_la_SOURCES = \
 	%reldir%/marks.c \
 	%reldir%/source.c \
 	%reldir%/source.h \
-	%reldir%/sleep.c \
 	%reldir%/stats.c \
 	%reldir%/stats.h \
 	%reldir%/stats_json.c \

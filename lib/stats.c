@@ -6,6 +6,7 @@
 
 #include "lib/about.h"
 #include "lib/alloc/held.h"
+#include "lib/alloc/sleep.h"
 #include "lib/base/call.h"
 #include "lib/base/number.h"
 #include "lib/base/valid.h"
@@ -54,6 +55,7 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     stats->align = pool->backing->align;
 
     stats->asleep = pool->backing->ops->sleeps ? pool->backing->ops->sleeps->asleep(pool->backing) : 0;
+    stats->yielded = weir__yielded_bytes(pool);
     stats->held_elsewhere = atomic_load(&pool->nap.held_elsewhere);
     stats->sleeps = atomic_load(&pool->nap.sleeps);
     stats->wakes = atomic_load(&pool->nap.wakes);
@@ -132,7 +134,7 @@ static void find_obtainable(weir_pool *pool, const weir_device_stats *device, we
     uint64_t own = stats->is_arena ? movable_in(pool) : 0, free_bytes = 0;
     uint64_t used = stats->reserved - weir__smaller(own, stats->reserved);
     uint64_t room = stats->max_size > used ? stats->max_size - used : 0;
-    if (pool->native.is_host || atomic_load(&pool->nap.is_shut))
+    if (pool->native.is_host || weir__pool_is_shut(pool))
         return;
     free_bytes = weir__less(device->memory_free, stats->leave_free) / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP + own;
     if (stats->max_size)

@@ -96,6 +96,7 @@ static const struct member pool_members[] = {
     { POOL(obtainable), UINT },
     { POOL(leave_free), UINT },
     { POOL(asleep), UINT },
+    { POOL(yielded), UINT },
     { POOL(held_elsewhere), UINT },
     { POOL(sleeps), UINT },
     { POOL(wakes), UINT },

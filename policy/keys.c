@@ -299,9 +299,9 @@ static const struct policy_key pool_keys[] = {
         .write = "a list of steps as in [flush, wait]",
         .help =
             "What is tried, in this order, when CUDA has no memory left: flush empties the caches, wait waits for pending frees that "
-            "the driver does not wait for by itself, trim takes idle memory from other pools, callbacks asks the application, "
-            "neighbours asks other processes on the same GPU that have control: true for what they do not use. Steps can be left out but "
-            "not reordered; [] tries nothing.",
+            "the driver does not wait for by itself, trim takes idle memory from other pools and at last what they have yielded, "
+            "callbacks asks the application, neighbours asks other processes on the same GPU that have control: true for what they do not "
+            "use or have yielded. Steps can be left out but not reordered; [] tries nothing.",
     },
     {
         POOL_KEY("on_oom.deadline", TIME, on_oom_deadline),

@@ -393,7 +393,7 @@ weir_status weir__request_fail(const struct weir__request *request, const char *
     const weir_pool *pool = request->pool;
     weir_error *error = weir__last_error_reset();
     if (request->code == WEIR__SERVE_ASLEEP)
-        return weir__fail(error, WEIR_BUSY, "%s from pool '%s' on device %d: the pool is asleep, or on the way; wake it with weir_pool_wake()",
+        return weir__fail(error, WEIR_BUSY, "%s from pool '%s' on device %d: the pool is asleep or yielded: wake it with weir_pool_wake()",
                           WEIR__BYTES(request->asked), pool->name, pool->device->index);
     return weir__fail_gpu(error, pool->w->gpu, request->code, "%s from pool '%s' on device %d%s", WEIR__BYTES(request->asked), pool->name,
                           pool->device->index, when);

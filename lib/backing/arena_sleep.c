@@ -43,6 +43,7 @@ bool weir__mapped_is_absent(struct weir__mapped *mapped, uint64_t address)
 /* Host memory -------------------------------------------------------------------------------------------------------------------------- */
 
 #define TRIES 2 /* as a call of the driver may fail once */
+#define PIECE (UINT64_C(256) << 20) /* bytes that are copied to the host before the thread looks whether the pool is to wake */
 
 /* Frees the host memory. A driver that refuses twice has lost it. */
 static void free_host(struct weir__mapped *mapped)
@@ -80,17 +81,27 @@ static int reserve_host(struct weir__mapped *mapped, uint64_t bytes)
     return code == GPU_OUT_OF_MEMORY ? WEIR__PAGE_NO_HOST_MEMORY : code;
 }
 
-/* Copies all pages to the host, or those from there that have not been, on a stream of its own, and waits. Returns the GPU code. */
-static int copy_pages(struct weir__mapped *mapped, bool to_host)
+/* Copies all pages to the host, or those from there that have not been, on a stream of its own, and waits. state: NULL, or that of the pool,
+   which ends the copying when it becomes WEIR__NAP_WAKING. Returns the GPU code, or WEIR__SLEEP_RECALLED. */
+static int copy_pages(struct weir__mapped *mapped, bool to_host, const _Atomic enum weir__nap_state *state)
 {
     const struct gpu *gpu = mapped->backing.gpu;
     struct weir__nap *nap = &mapped->nap;
     char *host = nap->host;
     gpu_stream stream;
+    uint64_t copied = 0;
     int code = gpu->stream_create(mapped->backing.device, &stream);
     if (code != GPU_SUCCESS)
         return code;
     for (size_t i = 0; i < nap->count && code == GPU_SUCCESS; host += nap->pages[i++].bytes) {
+        if (state && (copied += nap->pages[i].bytes) >= PIECE) {
+            copied = 0;
+            code = gpu->stream_synchronize(stream);
+            if (code == GPU_SUCCESS && atomic_load(state) == WEIR__NAP_WAKING)
+                code = WEIR__SLEEP_RECALLED;
+            if (code != GPU_SUCCESS)
+                break;
+        }
         void *page = (void *)(uintptr_t)nap->pages[i].address;
         if (to_host || (!nap->pages[i].is_filled && nap_page(mapped, &nap->pages[i])))
             code = gpu->copy_async(to_host ? host : page, to_host ? page : host, nap->pages[i].bytes, stream);
@@ -163,7 +174,7 @@ static void shut(struct weir__backing *backing, bool is_shut)
     weir__spin_unlock(&mapped->lock);
 }
 
-static int fall_asleep(struct weir__backing *backing, bool keeps, bool retains, uint64_t *given)
+static int fall_asleep(struct weir__backing *backing, bool keeps, bool retains, const _Atomic enum weir__nap_state *state, uint64_t *given)
 {
     struct weir__mapped *mapped = weir__mapped_of(backing);
     uint64_t bytes = 0, trimmed = weir__mapped_drop(mapped, 0, WEIR__MAPPED_PATIENCE);
@@ -174,7 +185,9 @@ static int fall_asleep(struct weir__backing *backing, bool keeps, bool retains, 
     if (code == GPU_SUCCESS && keeps && bytes)
         code = reserve_host(mapped, bytes);
     if (code == GPU_SUCCESS && keeps && bytes)
-        code = copy_pages(mapped, true);
+        code = copy_pages(mapped, true, state);
+    if (code == GPU_SUCCESS && atomic_load(state) == WEIR__NAP_WAKING)
+        code = WEIR__SLEEP_RECALLED;
     if (code == GPU_SUCCESS)
         *given = trimmed + let_go(mapped);
     if (code != GPU_SUCCESS || !keeps)
@@ -273,7 +286,7 @@ static int fill(struct weir__backing *backing, bool *kept)
         if (nap->pages[i].fresh && is_absent(mapped, &nap->pages[i])) /* a trim may have taken it since */
             code = map_fresh(mapped, &nap->pages[i]);
     if (code == GPU_SUCCESS && nap->keeps && nap->host)
-        code = copy_pages(mapped, false);
+        code = copy_pages(mapped, false, NULL);
     drop_fresh(mapped);
     if (code == GPU_SUCCESS) {
         *kept = nap->keeps;

@@ -49,6 +49,7 @@ enum weir__serve {
 
 #define WEIR__SERVE_FURTHER 0x10001 /* a code that no GPU call returns: nothing fits, and a later value of enum weir__serve may help */
 #define WEIR__SERVE_ASLEEP 0x10004  /* the same: the pool sleeps, and serves nothing */
+#define WEIR__SLEEP_RECALLED 0x10005 /* the same: the pool is to wake instead */
 #define WEIR__LACK_CAP 0x10000      /* ask->lack: the pool's cap stopped the request */
 #define WEIR__LACK_FREE 0x10003     /* ask->lack: the device has memory left, but no more than `leave_free` */
 #define WEIR__LACK_TURN 0x10002     /* ask->lack: another request has taken the pool above its cap, and that memory must come back first */
@@ -86,13 +87,25 @@ struct weir__closing {
     uint64_t left;    /* the bytes of that memory; 0 if only addresses are left */
 };
 
-/* What a pool's memory does when the pool sleeps and wakes (lib/sleep.c). One thread at a time calls these, in relaxed capture mode. */
+/* The state of a pool. Only an awake pool serves requests. *Yielded* is a pool whose memory nothing uses until it is woken: others may have it
+   put to sleep. */
+enum weir__nap_state {
+    WEIR__NAP_AWAKE,
+    WEIR__NAP_YIELDED,
+    WEIR__NAP_COPYING, /* yielded, and another thread is putting it to sleep */
+    WEIR__NAP_WAKING,  /* yielded, and the program is about to wake it: a thread that is putting it to sleep gives that up if it still can */
+    WEIR__NAP_TAKEN,   /* yielded, and asleep for somebody else */
+    WEIR__NAP_ASLEEP,  /* put to sleep by the program, or on the way */
+};
+
+/* What a pool's memory does when the pool sleeps and wakes (alloc/sleep.c). One thread at a time calls these, in relaxed capture mode. */
 struct weir__sleep_ops {
     /* From now on requests fail with WEIR__SERVE_ASLEEP, or no longer. */
     void (*shut)(struct weir__backing *backing, bool is_shut);
     /* Gives all memory back to the device, once that is shut and no work uses it. keeps: the contents go to host memory first, which `retains`
-       keeps for the next time. Sets *given to the bytes. Returns the code, or WEIR__PAGE_NO_HOST_MEMORY: nothing has changed then. */
-    int (*sleep)(struct weir__backing *backing, bool keeps, bool retains, uint64_t *given);
+       keeps for the next time. Sets *given to the bytes. Returns the code, WEIR__PAGE_NO_HOST_MEMORY, or WEIR__SLEEP_RECALLED if *state
+       became WEIR__NAP_WAKING in time: nothing has changed then. */
+    int (*sleep)(struct weir__backing *backing, bool keeps, bool retains, const _Atomic enum weir__nap_state *state, uint64_t *given);
     /* Takes all memory that wake() needs from the device, or none of it. Sets *lack to the bytes, and ask->lack. Returns the code. */
     int (*take)(struct weir__backing *backing, struct weir__ask *ask, uint64_t *lack);
     /* Puts that memory at its addresses and fills it. Sets *kept to whether the contents are as before. Returns the code. After a failure it

@@ -181,7 +181,11 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
     pool->native.backing.align = entry->align;
     pool->kind.is_rounded = entry->align > WEIR__ALIGN_LEAST;
     pthread_mutex_init(&pool->lock, NULL);
-    pthread_mutex_init(&pool->nap.lock, NULL);
+    pthread_mutexattr_t refuses_its_owner;
+    pthread_mutexattr_init(&refuses_its_owner);
+    pthread_mutexattr_settype(&refuses_its_owner, PTHREAD_MUTEX_ERRORCHECK);
+    pthread_mutex_init(&pool->nap.lock, &refuses_its_owner);
+    pthread_mutexattr_destroy(&refuses_its_owner);
     pool->kind.of = is_private ? WEIR__POOL_OF_STREAM : entry->backing == POLICY_BACKING_DEFAULT ? WEIR__POOL_OF_DRIVER : WEIR__POOL_OF_ENTRY;
     atomic_init(&pool->cache.live_step, !device->w->policy->exact_peaks); /* the settings have the bytes */
     pool->native.is_host = entry->location.kind != POLICY_LOCATION_DEVICE;
@@ -354,7 +358,7 @@ weir_pool *weir__pool_reuse(struct weir__device *device, const struct policy *po
     for (weir_pool *pool = device->pools; pool && !parked; pool = pool->next) {
         size_t none = 0;
         /* A pool that sleeps would serve nothing. */
-        if (weir__pool_is_private(pool) && strcmp(pool->name, entry->name) == 0 && !atomic_load(&pool->nap.is_shut) &&
+        if (weir__pool_is_private(pool) && strcmp(pool->name, entry->name) == 0 && !weir__pool_is_shut(pool) &&
             atomic_compare_exchange_strong(&pool->use.references, &none, 1))
             parked = pool;
     }

@@ -115,12 +115,14 @@ struct weir_pool {
         atomic_bool is_shared; /* the pool has an export */
     } sharing;
 
-    /* Of lib/sleep.c. `lock` is held during a sleep and a wake, and guards the hooks. */
+    /* Of alloc/sleep.c. `lock` is held during a sleep and a wake. It guards the hooks, `flags`, and changes of `state` but for those between
+       WEIR__NAP_YIELDED, _COPYING and _WAKING. */
     struct {
-        pthread_mutex_t lock;
+        pthread_mutex_t lock; /* refuses a thread that has it: a hook */
         struct weir__sleep_hook *hooks;
         unsigned last_id;
-        atomic_bool is_shut; /* the pool sleeps, or is on the way: it serves no request, and no cache keeps its blocks */
+        _Atomic enum weir__nap_state state;
+        unsigned flags; /* of weir_pool_yield() */
         _Atomic uint64_t sleeps, wakes, held_elsewhere; /* figures (weir_pool_stats) */
     } nap;
 
@@ -219,6 +221,12 @@ static inline uint64_t weir__pool_needs(const weir_pool *pool, uint64_t size)
 {
     uint64_t leave = atomic_load_explicit(&pool->backing->leave_free, memory_order_relaxed);
     return size > UINT64_MAX - leave ? UINT64_MAX : size + leave;
+}
+
+/* Returns true if the pool sleeps, is on the way, or is yielded: it serves no request, and no cache keeps its blocks. */
+static inline bool weir__pool_is_shut(const weir_pool *pool)
+{
+    return atomic_load(&pool->nap.state) != WEIR__NAP_AWAKE;
 }
 
 /* Returns true if caches serve requests of that size class now. */

@@ -224,7 +224,7 @@ void weir__settings_note_all(weir *w)
 static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
 {
     /* The largest class whose size is at most cache.largest. */
-    unsigned classes = entry->cache && !pool->native.is_exportable && !atomic_load(&pool->nap.is_shut) ? weir__class_of(entry->cache_largest + 1) - 1 : 0;
+    unsigned classes = entry->cache && !pool->native.is_exportable && !weir__pool_is_shut(pool) ? weir__class_of(entry->cache_largest + 1) - 1 : 0;
     atomic_store(&pool->cache.per_stream, entry->cache_per_stream);
     atomic_store(&pool->cache.per_device, entry->cache_per_device);
     atomic_store(&pool->cache.idle, entry->cache_idle);

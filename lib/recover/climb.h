@@ -53,6 +53,10 @@ bool weir__climb_gather_alone(struct weir__climb *climb, void **ptr);
    since the wait rung began. Returns whether the request is served. */
 bool weir__climb_wait_again(struct weir__climb *climb, void **ptr);
 
+/* Puts pools of this weir that the program has yielded to sleep, one after the other, and tries again after each: the last source of memory.
+   Returns whether the request is served. */
+bool weir__climb_spend(struct weir__climb *climb, void **ptr);
+
 /* The functions of the rungs, indexed by weir_rung. Each returns whether the request is served. */
 extern bool (*const weir__rungs[WEIR_RUNG_COUNT])(struct weir__climb *climb, void **ptr) __attribute__((visibility("hidden")));
 

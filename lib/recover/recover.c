@@ -254,9 +254,9 @@ static bool climb_ladder(struct weir__climb *climb, void **ptr)
     struct weir__climb *turn __attribute__((cleanup(give_up_turn))) = climb;
     weir__request_note_wait(climb->request);
     rescued = climb_rounds(climb, &rung, ptr);
-    if (!rescued && try_last(climb, ptr)) {
+    if (!rescued && (weir__climb_spend(climb, ptr) || try_last(climb, ptr))) {
         rescued = true;
-        rung = WEIR_RUNG_TRIM; /* counts as a trim, which CUDA itself has done */
+        rung = WEIR_RUNG_TRIM; /* counts as a trim, which CUDA itself has done, or of a pool that went to sleep */
     }
     end_recovery(recovery, climb, rescued, rung);
     turn = NULL;

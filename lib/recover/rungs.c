@@ -7,6 +7,7 @@
 #include "lib/alloc/held.h"
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/others.h"
+#include "lib/alloc/sleep.h"
 #include "lib/base/event.h"
 #include "lib/gpu/clock.h"
 #include "lib/recover/callbacks.h"
@@ -361,6 +362,36 @@ static bool rung_callbacks(struct weir__climb *climb, void **ptr)
     return false;
 }
 
+static void leave_hooks(const struct weir__request **former)
+{
+    weir__in_callback = *former;
+}
+
+/* Puts the yielded pool to sleep. Requests of its hooks begin no recovery, as that would wait for this one. Returns the bytes. */
+static uint64_t spend(const struct weir__climb *climb, weir_pool *pool)
+{
+    const struct weir__request *former __attribute__((cleanup(leave_hooks))) = weir__in_callback;
+    uint64_t gave = 0;
+    weir__in_callback = climb->request;
+    weir__yielded_take(pool, climb->deadline, NULL, &gave);
+    return gave;
+}
+
+bool weir__climb_spend(struct weir__climb *climb, void **ptr)
+{
+    bool is_served = false;
+    if (climb->request->at_cap || climb->request->pool->native.is_host || !weir__climb_has_step(climb, WEIR_RUNG_TRIM))
+        return false;
+    for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool)) {
+        if (is_served || weir__climb_is_over(climb) || weir__climb_is_late(climb) || !weir__yielded_bytes(pool))
+            continue;
+        uint64_t gave = spend(climb, pool);
+        climb->rungs[WEIR_RUNG_TRIM].gave += gave;
+        is_served = gave && weir__climb_retry(climb, ptr);
+    }
+    return is_served;
+}
+
 /* The part of a climb that share/ sees. */
 struct neighbours {
     struct weir__plea plea;
@@ -390,6 +421,13 @@ static bool retry_plea(struct weir__plea *plea)
     return neighbours->rescued || weir__climb_is_over(neighbours->climb);
 }
 
+static bool spend_for_plea(struct weir__plea *plea)
+{
+    struct neighbours *neighbours = neighbours_of(plea);
+    neighbours->rescued = weir__climb_spend(neighbours->climb, neighbours->ptr);
+    return neighbours->rescued || weir__climb_is_over(neighbours->climb);
+}
+
 static bool rung_neighbours(struct weir__climb *climb, void **ptr)
 {
     void (*rescue)(struct weir__plea *plea) = climb->device->w->neighbours;
@@ -398,6 +436,7 @@ static bool rung_neighbours(struct weir__climb *climb, void **ptr)
     neighbours.plea = (struct weir__plea){ .device = climb->device };
     neighbours.plea.size = weir__pool_needs(climb->request->pool, climb->request->asked);
     neighbours.plea.prepare = prepare_plea;
+    neighbours.plea.spend = spend_for_plea;
     neighbours.plea.retry = retry_plea;
     neighbours.plea.time_left = climb->deadline > now ? climb->deadline - now : 0;
     if (!rescue || climb->request->pool->native.is_host)

@@ -6,6 +6,7 @@
 
 #include "lib/alloc/flush.h"
 #include "lib/alloc/held.h"
+#include "lib/alloc/sleep.h"
 #include "lib/gpu/clock.h"
 
 #define POLL_FIRST UINT64_C(20000)   /* nanoseconds between two looks at pending frees, doubled each time, */
@@ -124,14 +125,14 @@ static uint64_t pinned_in(weir_pool *pool)
     return pool->backing->ops->pinned(pool->backing, &pinned) ? pinned : 0;
 }
 
-uint64_t weir__give_offer(weir *w, int device)
+uint64_t weir__give_offer(weir *w, int device, uint64_t *yielded)
 {
     uint64_t offer = 0;
     struct weir__device *of = &w->devices[device];
     for (weir_pool *pool = weir__device_next_pool(of, NULL); pool; pool = weir__device_next_pool(of, pool)) {
         struct weir__held held = weir__pool_held(pool);
         uint64_t keep = atomic_load(&pool->settings.keep), used = weir__pool_figure(pool, GPU_POOL_USED);
-        uint64_t reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
+        uint64_t reserved = weir__pool_figure(pool, GPU_POOL_RESERVED), before = offer;
         /* The program may also have allocated from the CUDA pool without Weir. */
         uint64_t live = used > held.cached && used - held.cached > held.live ? used - held.cached : held.live;
         live += pinned_in(pool);
@@ -139,6 +140,8 @@ uint64_t weir__give_offer(weir *w, int device)
             keep = live;
         if (!pool->native.is_host && !weir__pool_is_stuck(pool) && reserved > keep && !is_captured(pool))
             offer += (reserved - keep) / pool->backing->ops->step * pool->backing->ops->step;
+        if (yielded)
+            *yielded += weir__less(weir__yielded_bytes(pool), offer - before);
     }
     return offer;
 }
@@ -157,6 +160,23 @@ static void flush(const struct weir__give *give, struct weir__device *device)
                 weir__flush_stream(streams[i], UINT64_MAX);
             weir__stream_unpin(streams[i]);
         }
+}
+
+/* Puts the next yielded pool of the device to sleep. Returns whether anything went back. */
+static bool take_yielded(struct weir__give *give, struct weir__device *device)
+{
+    uint64_t before = give->gave;
+    uint64_t now = weir__service_now(), left = give->request.deadline > now ? give->request.deadline - now : 0;
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
+        if (give->gave > before || !is_asked(give, pool) || !weir__yielded_bytes(pool))
+            continue;
+        weir_error error = WEIR_ERROR_INIT;
+        if (weir__yielded_take(pool, device->w->gpu->now() + left, &error, &give->gave) != WEIR_OK)
+            weir__log_about(give->w, pool, WEIR_LOG_WARNING, "nobody gets the memory of the yielded pool: %s", error.text);
+    }
+    if (give->request.is_neighbour)
+        atomic_fetch_add_explicit(&device->recovery.bytes_given, give->gave - before, memory_order_relaxed);
+    return give->gave > before;
 }
 
 /* Looks at the pending frees. Returns how many waits are left; *any becomes true if a wait has ended. */
@@ -187,6 +207,8 @@ static bool work_on(struct weir__give *give, struct weir__device *device)
     give->has_more = seen && trim_device(give, device);
     if (is_enough(give) || is_late(give))
         return true;
+    if (!give->has_more && give->request.takes_yielded)
+        give->has_more = take_yielded(give, device);
     if (give->has_more)
         return false;
     if (give->stage == STAGE_PENDING)

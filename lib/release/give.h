@@ -17,6 +17,7 @@ struct weir__give_request {
     uint64_t wanted;     /* bytes; UINT64_MAX: all idle ones. At most what is reserved at the beginning */
     uint64_t deadline;   /* by weir__service_now(): later frees are not waited for */
     bool is_neighbour;
+    bool takes_yielded; /* when no more is idle, pools that the program has yielded are put to sleep (alloc/sleep.h), one in each step */
 };
 #define WEIR__GIVE_POLICY_KEEP (UINT64_MAX - 1)
 /* Begins a request; weir__give_end() ends it. Returns NULL if host memory runs out. */
@@ -29,7 +30,8 @@ uint64_t weir__give_bytes(const struct weir__give *give);
 void weir__give_end(struct weir__give *give);
 
 /* Returns how many bytes of the device could be given to a neighbour: reserved bytes that are not live, without those that policies keep,
-   those in arenas' pages that also have live blocks, and in CUDA's pools parts of steps. Calls CUDA, but does not wait. */
-uint64_t weir__give_offer(weir *w, int device);
+   those in arenas' pages that also have live blocks, and in CUDA's pools parts of steps. Adds to *yielded (may be NULL) the bytes that come
+   beside them if all yielded pools go to sleep. Calls CUDA, but does not wait. */
+uint64_t weir__give_offer(weir *w, int device, uint64_t *yielded);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/alloc/sleep.h"
 #include "lib/base/format.h"
 #include "share/wire/closing.h"
 #include "share/wire/query.h"
@@ -92,7 +93,7 @@ static void answer_offer(struct share_asker *asker, const struct wire_message *q
         deny_device(asker, question);
         return;
     }
-    message.u.offered.bytes = weir__give_offer(w, device);
+    message.u.offered.bytes = weir__give_offer(w, device, &message.u.offered.yielded);
     share_asker_send(asker, &message);
 }
 
@@ -144,6 +145,7 @@ static void answer_give(struct share_asker *asker, const struct wire_message *qu
                   .wanted = question->u.give.bytes,
                   .deadline = now + question->u.give.deadline_ms * GPU_MILLISECOND,
                   .is_neighbour = true,
+                  .takes_yielded = question->u.give.flags & WIRE_TAKE,
               });
 }
 
@@ -177,6 +179,56 @@ static void answer_trim(struct share_asker *asker, const struct wire_message *qu
                   .wanted = UINT64_MAX,
                   .deadline = weir__service_now() + question->u.trim.deadline_ms * GPU_MILLISECOND,
               });
+}
+
+/* Does what SLEEP or WAKE asks with the yielded pools, and returns the bytes that went. If there are none, *error says what is to be done. */
+static uint64_t apply(weir *w, const struct wire_message *question, weir_error *error)
+{
+    const char *name = question->u.sleep.pool;
+    uint64_t deadline = w->gpu->now() + question->u.sleep.deadline_ms * GPU_MILLISECOND, gave = 0;
+    bool sleeps = question->type == WIRE_SLEEP, any = false;
+    weir_pool *other = NULL; /* a pool of that name which is not yielded */
+    for (size_t d = 0; d < w->device_count; d++)
+        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool)) {
+            bool is_meant = !*name || strcmp(name, pool->name) == 0, is_yielded = weir__yielded_is(pool);
+            if (is_meant && is_yielded)
+                sleeps ? weir__yielded_take(pool, deadline, error, &gave) : weir__yielded_return(pool, error);
+            other = *name && is_meant && !is_yielded ? pool : other;
+            any = any || (is_meant && is_yielded);
+        }
+    if (!any && other)
+        sleeps ? weir__yielded_take(other, deadline, error, &gave) : weir__yielded_return(other, error);
+    else if (!any)
+        weir__fail(error, WEIR_NOT_FOUND, "this process has yielded no pool: it has to call weir_pool_yield() first, or weir.torch.yielded() in "
+                                          "Python");
+    return gave;
+}
+
+/* An operator's SLEEP or WAKE. */
+static void answer_sleep(struct share_asker *asker, const struct wire_message *question)
+{
+    weir *w = asker->control->w;
+    struct wire_message message = {.type = question->type == WIRE_SLEEP ? WIRE_GAVE : WIRE_READY, .request = question->request};
+    const char *name = question->u.sleep.pool;
+    char text[WIRE_TEXT_SIZE];
+    weir_error error = WEIR_ERROR_INIT;
+    uint64_t since = weir__service_now();
+    if (*name && !has_pool(w, name, text)) {
+        share_asker_deny(asker, question->request, WEIR_NOT_FOUND, text);
+        return;
+    }
+    uint64_t gave = apply(w, question, &error);
+    asker->connection.last = weir__service_now();
+    if (error.status != WEIR_OK) {
+        share_asker_deny(asker, question->request, error.status, error.text);
+        return;
+    }
+    if (message.type == WIRE_GAVE) {
+        message.u.gave.bytes = gave;
+        message.u.gave.took_us = (weir__service_now() - since) / MICROSECOND;
+    }
+    weir__log(w, WEIR_LOG_INFO, "process %d had what is yielded %s", asker->pid, message.type == WIRE_GAVE ? "put to sleep" : "woken");
+    share_asker_send(asker, &message);
 }
 
 static void finish(struct share_asker *asker, uint64_t now)
@@ -240,6 +292,7 @@ static void answer_stop(struct share_asker *asker, const struct wire_message *qu
 static void (*const answers[])(struct share_asker *asker, const struct wire_message *question) = {
     [WIRE_FIGURES] = answer_figures, [WIRE_OFFER] = answer_offer,   [WIRE_GIVE] = answer_give, [WIRE_TRIM] = answer_trim,
     [WIRE_SET] = answer_change,      [WIRE_RELOAD] = answer_change, [WIRE_STOP] = answer_stop,
+    [WIRE_SLEEP] = answer_sleep,     [WIRE_WAKE] = answer_sleep,
 };
 
 static void refuse_version(struct share_asker *asker, uint16_t version)

@@ -66,6 +66,7 @@ static void learn_silent(const char *path, bool is_deaf)
 struct neighbour {
     char path[SHARE_PATH_SIZE];
     uint64_t offer;    /* bytes that the process may still be able to give */
+    uint64_t yielded;  /* bytes of pools that it may still put to sleep */
     unsigned refusals; /* how often the process answered that it is asked too often */
     bool is_silent;    /* the process did not answer lately, so only a patient survey asks it */
     bool was_deaf;     /* the process did not answer a patient survey lately: now ANSWER_SOON is enough time for it */
@@ -82,6 +83,7 @@ struct rescue {
     uint64_t deadline; /* by weir__service_now() */
     /* Bytes to ask for beyond missing(): the last gift should have been enough, but the retry failed. */
     uint64_t extra;
+    uint32_t flags;    /* of the GIVEs: WIRE_TAKE once nothing idle is left */
     uint64_t offers;   /* sum of all offers at the last look */
     uint64_t picture;  /* a hash of all figures of the last look */
     size_t count;
@@ -94,6 +96,7 @@ static bool take_offer(struct share_query *query, const struct wire_message *ans
     if (answer->type != WIRE_OFFERED)
         return false;
     neighbour->offer = answer->u.offered.bytes;
+    neighbour->yielded = answer->u.offered.yielded;
     neighbour->is_here = true;
     return true;
 }
@@ -142,6 +145,7 @@ static void learn_from(struct rescue *rescue, const struct share_query *query, b
     struct neighbour *neighbour = query->data;
     neighbour->has_answered = query->status != WEIR_TIMEOUT;
     neighbour->offer = believable(rescue, neighbour->offer);
+    neighbour->yielded = believable(rescue, neighbour->yielded);
     if (neighbour->has_answered)
         return;
     learn_silent(neighbour->path, is_patient);
@@ -185,7 +189,7 @@ static uint64_t offered(const struct rescue *rescue)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < rescue->count; i++)
-        sum += rescue->neighbours[i].offer;
+        sum += rescue->neighbours[i].offer + rescue->neighbours[i].yielded;
     return sum;
 }
 
@@ -222,10 +226,11 @@ static bool look(struct rescue *rescue)
     if (offered(rescue) < missing(rescue))
         survey(rescue, true);
     rescue->extra = 0;
+    rescue->flags = 0;
     rescue->offers = offered(rescue);
     rescue->picture = mix(rescue->count, available(rescue));
     for (size_t i = 0; i < rescue->count; i++)
-        rescue->picture = mix(rescue->picture, rescue->neighbours[i].offer);
+        rescue->picture = mix(mix(rescue->picture, rescue->neighbours[i].offer), rescue->neighbours[i].yielded);
     return rescue->picture != before;
 }
 
@@ -265,6 +270,7 @@ static bool ask(struct rescue *rescue, struct neighbour *neighbour, uint64_t tim
     struct share_query query = { .path = neighbour->path, .take = take_gift, .data = &bytes };
     query.question.type = WIRE_GIVE;
     query.question.u.give.bytes = wanted;
+    query.question.u.give.flags = rescue->flags;
     query.question.u.give.deadline_ms = ms < WIRE_GIVE_MAX_MS ? (uint32_t)ms : WIRE_GIVE_MAX_MS;
     snprintf(query.question.u.give.uuid, WIRE_UUID_SIZE, "%s", rescue->uuid);
     uint64_t deadline = weir__service_now() + time;
@@ -291,6 +297,19 @@ static bool ask(struct rescue *rescue, struct neighbour *neighbour, uint64_t tim
     return bytes >= wanted;
 }
 
+/* Nothing idle is left: from now on neighbours are asked for what they have yielded. Returns whether there is any. */
+static bool turn_to_yielded(struct rescue *rescue)
+{
+    uint64_t all = 0;
+    rescue->flags = WIRE_TAKE;
+    for (size_t i = 0; i < rescue->count; i++) {
+        struct neighbour *neighbour = &rescue->neighbours[i];
+        all += neighbour->offer = neighbour->yielded;
+        neighbour->yielded = 0;
+    }
+    return all;
+}
+
 /* Asks one neighbour after the other, until the request is served, no neighbour has an offer left, or the time is up. Each gets half of
    the time that is left, since the others may have more to give later. When the offers run out, or a neighbour refuses, silent
    neighbours are asked too. Returns whether the request is served. */
@@ -301,6 +320,11 @@ static bool ask_all(struct rescue *rescue)
         if ((!neighbour || neighbour->refusals) && survey(rescue, true))
             continue;
         uint64_t now = weir__service_now();
+        if (now < rescue->deadline && !neighbour && !rescue->flags && turn_to_yielded(rescue)) {
+            if (rescue->plea->spend(rescue->plea))
+                return true;
+            continue;
+        }
         if (!neighbour || now >= rescue->deadline)
             return false;
         bool is_enough = ask(rescue, neighbour, (rescue->deadline - now) / 2);

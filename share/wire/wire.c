@@ -66,10 +66,11 @@ static const struct field export[] = { WIRE_EXPORT_FIGURES(EXPORT_FIGURE) { .kin
 LAYOUT(ring, SOME(ring.ring),
        RANGE(ring.overflow, WEIR_OVERFLOW_BLOCK, WEIR_OVERFLOW_FAIL) WIRE_RING_FIGURES(RING_FIGURE), NAME(ring.name));
 LAYOUT(offer, NAME(offer.uuid));
-LAYOUT(give, SOME(give.bytes), RANGE(give.deadline_ms, 0, WIRE_GIVE_MAX_MS), NAME(give.uuid));
+LAYOUT(give, SOME(give.bytes), RANGE(give.deadline_ms, 0, WIRE_GIVE_MAX_MS), RANGE(give.flags, 0, WIRE_TAKE), NAME(give.uuid));
 LAYOUT(trim, NUMBER(trim.keep), RANGE(trim.deadline_ms, 0, WIRE_GIVE_MAX_MS), NAME_OR_NONE(trim.pool));
+LAYOUT(sleep, RANGE(sleep.deadline_ms, 0, WIRE_GIVE_MAX_MS), NAME_OR_NONE(sleep.pool));
 LAYOUT(set, { KIND_TEXT, PLACE(set.text), .min = 1 });
-LAYOUT(offered, NUMBER(offered.bytes));
+LAYOUT(offered, NUMBER(offered.bytes), NUMBER(offered.yielded));
 LAYOUT(gave, NUMBER(gave.bytes), NUMBER(gave.took_us));
 LAYOUT(record, RANGE(record.level, WIRE_RECORD_POOL, WIRE_RECORD_ALL), RANGE(record.flags, 0, WIRE_RECORD_STACKS));
 LAYOUT(recorded, NUMBER(recorded.bytes), NUMBER(recorded.events), NUMBER(recorded.lost), NUMBER(recorded.error), RESERVED(4));

@@ -97,6 +97,10 @@
     X(STOP, 71, none, controller, some) \
     /* Asks for all figures and the policy in force. Answered by TEXT messages, the pieces of a JSON document, then READY; or DENIED. */ \
     X(FIGURES, 76, none, controller, some) \
+    /* An operator has pools put to sleep that the program has yielded. Answered by GAVE or DENIED. */ \
+    X(SLEEP, 77, sleep, controller, some) \
+    /* An operator gives them their memory back; they stay yielded. Answered by READY or DENIED. */ \
+    X(WAKE, 78, sleep, controller, some) \
     X(OFFERED, 99, offered, process, some) \
     X(GAVE, 100, gave, process, some) \
     /* Ends the answer to FIGURES, or says that SET or RELOAD is done, or that RECORD has begun. */ \
@@ -132,6 +136,8 @@ enum wire_hold {
 
 #define WIRE_POLICY_KEEP UINT64_MAX /* trim.keep: each pool keeps as much as its policy says */
 #define WIRE_GIVE_MAX_MS 600000     /* the most for give.deadline_ms and trim.deadline_ms */
+
+#define WIRE_TAKE 1u /* give.flags: yielded pools may be put to sleep, as neighbours have no idle memory left */
 
 /* Values of record.level. */
 #define WIRE_RECORD_POOL 1u
@@ -214,6 +220,7 @@ struct wire_message {
         struct {
             uint64_t bytes;       /* bytes that the neighbour lacks */
             uint32_t deadline_ms; /* after this time the process stops giving */
+            uint32_t flags;       /* WIRE_TAKE or 0 */
             char uuid[WIRE_UUID_SIZE];
         } give;
         struct {
@@ -221,8 +228,13 @@ struct wire_message {
             uint32_t deadline_ms;
             char pool[WIRE_NAME_SIZE]; /* "": every pool */
         } trim;
+        struct {
+            uint32_t deadline_ms;
+            char pool[WIRE_NAME_SIZE]; /* "": every pool that is yielded */
+        } sleep;
         struct { char text[WIRE_TEXT_SIZE]; } set; /* "pools.a.release_threshold=1GiB", as in $WEIR_CONF */
-        struct { uint64_t bytes; } offered; /* at most: reserved bytes that are not live, less the bytes that the policy keeps */
+        /* bytes, at most: reserved bytes that are not live, less the bytes that the policy keeps; yielded: bytes of yielded pools beside them */
+        struct { uint64_t bytes, yielded; } offered;
         struct { uint64_t bytes, took_us; } gave;
         struct { uint32_t level, flags; } record;
         struct {

@@ -145,7 +145,7 @@ START_TEST(keep_all_gives_nothing)
 {
     scene_open("weir: 1\npools: { main: { " ALONE ", small_below: 0, cache: off, keep: all } }\n");
     leave_idle(scene_create(NULL), 512 * MIB, 64 * MIB);
-    ck_assert_uint_eq(weir__give_offer(scene.w, 0), 0);
+    ck_assert_uint_eq(weir__give_offer(scene.w, 0, NULL), 0);
     ck_assert_uint_eq(run(neighbours(UINT64_MAX)), 0);
 }
 END_TEST
@@ -268,7 +268,7 @@ START_TEST(pool_whose_stream_captures_is_left_alone)
     leave_idle(a, 128 * MIB, 64 * MIB);
     leave_idle(b, 64 * MIB, 64 * MIB);
     ck_assert_int_eq(scene.gpu->capture_begin(weir_stream_handle(a), GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
-    ck_assert_uint_eq(weir__give_offer(scene.w, 0), 64 * MIB);
+    ck_assert_uint_eq(weir__give_offer(scene.w, 0, NULL), 64 * MIB);
     ck_assert_uint_eq(run(neighbours(UINT64_MAX)), 64 * MIB);
     ck_assert_int_eq(scene.gpu->capture_end(weir_stream_handle(a), &nodes), GPU_SUCCESS);
     ck_assert_uint_eq(reserved("a"), 128 * MIB);
@@ -279,10 +279,10 @@ START_TEST(offer_is_what_is_reserved_and_not_live_less_what_is_kept)
 {
     scene_open("weir: 1\npools: { main: { " ALONE ", small_below: 0, cache: off, keep: 320MiB } }\n");
     weir_stream *s = scene_create(NULL);
-    ck_assert_uint_eq(weir__give_offer(scene.w, 0), 0);
+    ck_assert_uint_eq(weir__give_offer(scene.w, 0, NULL), 0);
     void *live = scene_malloc(s, 256 * MIB);
     leave_idle(s, 512 * MIB, 256 * MIB);
-    ck_assert_uint_eq(weir__give_offer(scene.w, 0), 448 * MIB);
+    ck_assert_uint_eq(weir__give_offer(scene.w, 0, NULL), 448 * MIB);
     scene_free(s, live);
 }
 END_TEST
@@ -297,9 +297,9 @@ START_TEST(offer_of_an_arena_is_no_more_than_is_given)
     for (size_t i = 0; i < 64; i += 2)
         scene_free(s, blocks[i]);
     scene_sync(weir_stream_handle(s));
-    uint64_t offer = weir__give_offer(scene.w, 0);
+    uint64_t offer = weir__give_offer(scene.w, 0, NULL);
     ck_assert_uint_eq(run(neighbours(UINT64_MAX)), offer);
-    ck_assert_uint_eq(weir__give_offer(scene.w, 0), 0);
+    ck_assert_uint_eq(weir__give_offer(scene.w, 0, NULL), 0);
     for (size_t i = 1; i < 64; i += 2)
         scene_free(s, blocks[i]);
 }
@@ -314,7 +314,7 @@ START_TEST(what_others_have_of_the_pool_is_not_offered)
     gpu_stream stream = weir_stream_handle(s);
     leave_idle(s, 512 * MIB, 256 * MIB);
     ck_assert_int_eq(scene.gpu->malloc_async(&block, 256 * MIB, scene.pool->native.handle, stream), GPU_SUCCESS);
-    ck_assert_uint_eq(weir__give_offer(scene.w, 0), 256 * MIB);
+    ck_assert_uint_eq(weir__give_offer(scene.w, 0, NULL), 256 * MIB);
     ck_assert_int_eq(scene.gpu->free_async(block, stream), GPU_SUCCESS);
     scene_sync(stream);
 }
@@ -331,7 +331,7 @@ START_TEST(pool_is_left_alone_whichever_of_many_streams_captures)
     }
     leave_idle(capturing, 512 * MIB, 256 * MIB);
     ck_assert_int_eq(scene.gpu->capture_begin(weir_stream_handle(capturing), GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
-    ck_assert_uint_eq(weir__give_offer(scene.w, 0), 0);
+    ck_assert_uint_eq(weir__give_offer(scene.w, 0, NULL), 0);
     ck_assert_int_eq(scene.gpu->capture_end(weir_stream_handle(capturing), &nodes), GPU_SUCCESS);
 }
 END_TEST
@@ -353,7 +353,7 @@ START_TEST(host_memory_is_no_neighbours_but_an_operators)
 {
     scene_open("weir: 1\npools: { main: { location: host, small_below: 0, cache: off } }\n");
     leave_idle(scene_create(NULL), 128 * MIB, 64 * MIB);
-    ck_assert_uint_eq(weir__give_offer(scene.w, 0), 0);
+    ck_assert_uint_eq(weir__give_offer(scene.w, 0, NULL), 0);
     ck_assert_uint_eq(run(neighbours(UINT64_MAX)), 0);
     struct weir__give_request request = { .device = -1, .wanted = UINT64_MAX, .deadline = UINT64_MAX };
     ck_assert_uint_eq(run(request), 128 * MIB);

@@ -35,7 +35,7 @@ static void give(weir *w)
 
 static void offer(weir *w)
 {
-    weir__give_offer(w, 0);
+    weir__give_offer(w, 0, NULL);
 }
 
 static void trim(weir *w)

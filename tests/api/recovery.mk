@@ -6,7 +6,7 @@ tests_api_libscene_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_libscene_la_LIBADD = share/libshare.la tests/support/libsuite.la
 
 ## Arenas, running out, capture, threads and peers. All run on a GPU too.
-api_recovery_programs = tests/api/arena tests/api/arena_edges tests/api/large tests/api/order tests/api/align tests/api/leave tests/api/sleep tests/api/arena_limits tests/api/recovery tests/api/refusal tests/api/give tests/api/capture tests/api/threads tests/api/foreign tests/api/peers
+api_recovery_programs = tests/api/arena tests/api/arena_edges tests/api/large tests/api/order tests/api/align tests/api/leave tests/api/sleep tests/api/yield tests/api/arena_limits tests/api/recovery tests/api/refusal tests/api/give tests/api/capture tests/api/threads tests/api/foreign tests/api/peers
 check_PROGRAMS += $(api_recovery_programs)
 TESTS += $(api_recovery_programs)
 gpu_bundle_programs += $(api_recovery_programs)
@@ -53,6 +53,10 @@ tests_api_sleep_SOURCES = %reldir%/sleep.c $(hook_sources)
 tests_api_sleep_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_sleep_LDFLAGS = $(hook_ldflags)
 tests_api_sleep_LDADD = tests/api/libscene.la
+tests_api_yield_SOURCES = %reldir%/yield.c $(hook_sources)
+tests_api_yield_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_yield_LDFLAGS = $(hook_ldflags)
+tests_api_yield_LDADD = tests/api/libscene.la
 
 tests_api_align_SOURCES = %reldir%/align.c
 tests_api_align_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

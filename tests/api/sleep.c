@@ -108,7 +108,7 @@ static void refuse_busy(weir_status status)
     weir_error error;
     ck_assert_int_eq(status, WEIR_BUSY);
     weir_last_error(&error);
-    ck_assert_msg(strstr(error.text, "asleep, or on the way; wake it with weir_pool_wake()"), "%s", error.text);
+    ck_assert_msg(strstr(error.text, "the pool is asleep or yielded: wake it with weir_pool_wake()"), "%s", error.text);
 }
 
 START_TEST(contents_come_back_at_their_addresses)

@@ -67,7 +67,7 @@ START_TEST(snapshot_has_who_the_process_is_and_its_figures)
              "\"pools\": [{\"device\": 0, \"name\": \"main\", \"is_private\": false, \"is_exportable\": false, \"is_arena\": false, "
              "\"is_auto\": false, \"live\": 50331648, \"cached\": 0, \"slack\": 0, \"used\": 50331648, \"idle\": 16777216, "
              "\"reserved\": 67108864, \"live_high\": 50331648, \"reserved_high\": 67108864, \"max_size\": 268435456, "
-             "\"release_threshold\": 18446744073709551615, \"keep\": 0, \"obtainable\": 201326592, \"leave_free\": 0, \"asleep\": 0, \"held_elsewhere\": 0, \"sleeps\": 0, \"wakes\": 0, \"align\": 512, \"live_blocks\": 1, \"graph_blocks\": 0, \"mallocs\": 1, "
+             "\"release_threshold\": 18446744073709551615, \"keep\": 0, \"obtainable\": 201326592, \"leave_free\": 0, \"asleep\": 0, \"yielded\": 0, \"held_elsewhere\": 0, \"sleeps\": 0, \"wakes\": 0, \"align\": 512, \"live_blocks\": 1, \"graph_blocks\": 0, \"mallocs\": 1, "
              "\"frees\": 0, \"failures\": 0, \"cache_hits\": 0, \"kept_used\": 0, \"kept_used_ms\": 0, \"kept_unused\": 0, "
              "\"kept_unused_ms\": 0, \"given_missed\": 0, \"given_missed_ms\": 0}], "
              "\"tags\": [{\"name\": \"weights\", \"live\": 50331648, \"live_high\": 50331648, \"live_blocks\": 1}]}");

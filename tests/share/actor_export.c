@@ -141,6 +141,13 @@ static weir_status wake(void)
     return status == WEIR_OK ? weir_pool_wake(pool, 0, &actor.error, NULL) : status;
 }
 
+static weir_status yield(void)
+{
+    weir_pool *pool;
+    weir_status status = weir_pool_get(actor.w, actor.words[1], actor.device, &actor.error, &pool);
+    return status == WEIR_OK ? weir_pool_yield(pool, 0, &actor.error) : status;
+}
+
 /* Rings -------------------------------------------------------------------------------------------------------------------------------- */
 
 static weir_status ring_open(void)
@@ -255,6 +262,7 @@ const struct command actor_export_commands[] = {
     { "trim", "POOL", trim },
     { "sleep", "POOL", put_to_sleep },
     { "wake", "POOL", wake },
+    { "yield", "POOL", yield },
     { "ring", "NAME SLOT-BYTES DEPTH block|drop_oldest|fail[/next|/newest] STREAM", ring_open },
     { "ring_close", "RING", ring_close },
     { "readers", "RING", readers },

@@ -390,7 +390,7 @@ class Controller:
         for pool in document["pools"]:
             require(any(device["index"] == pool["device"] for device in document["devices"]), f"no device is that of pool {pool['name']}")
             used = pool["live"] + pool["cached"] + pool["slack"]
-            require(used + pool["idle"] == pool["reserved"], f"the figures of pool {pool['name']} do not add up")
+            require(used + pool["idle"] == pool["reserved"] + pool.get("asleep", 0), f"the figures of pool {pool['name']} do not add up")
         return document
 
     def offer(self, uuid):

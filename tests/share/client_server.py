@@ -53,7 +53,7 @@ RING = packet("57454952 0100 2b00 b8000000 02000000", "01000000 02000000", "0010
               ("00", 56), text("camera", 64))
 FIGURES = packet("57454952 0200 4c00 00000000 01000000")
 OFFER = packet("57454952 0200 4100 30000000 01000000", text("GPU-01", 48))
-OFFERED = packet("57454952 0200 6300 08000000 01000000", "0000008001000000")
+OFFERED = packet("57454952 0200 6300 10000000 01000000", "0000008001000000 0000004000000000")
 DOCUMENT = """{"version": "1.0", "pid": 1234, "program": "trainer", "age_ms": 1000, "policy": "/etc/weir/policy.yaml", "values": [],
 "devices": [{"index": 2, "uuid": "GPU-01", "memory": 1073741824}],
 "pools": [{"device": 2, "name": "frames", "live": 1, "cached": 2, "slack": 3, "idle": 4, "reserved": 10}], "tags": []}"""

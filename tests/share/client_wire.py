@@ -56,7 +56,7 @@ LAYOUTS = {
         "slot_size", "depth", "taken", "queued", "readers", "hung") + FLOW] + [("name", "name")]),
     "OFFER": (65, "controller", "some", [("uuid", "uuid")]),
     "FIGURES": (76, "controller", "some", []),
-    "OFFERED": (99, "process", "some", [("bytes", "Q", 0, U64)]),
+    "OFFERED": (99, "process", "some", [("bytes", "Q", 0, U64), ("yielded", "Q", 0, U64)]),
     "READY": (101, "process", "some", []),
     "DENIED": (102, "process", "any", [("status", "I", 1, 17), ("text", "text")]),
     "TEXT": (108, "process", "some", [("piece", "piece")]),

@@ -105,7 +105,8 @@ share_stage_tests = \
 	tests/share/ring_ends \
 	tests/share/rings \
 	tests/share/strangers \
-	tests/share/sweep
+	tests/share/sweep \
+	tests/share/yielded
 check_PROGRAMS += $(share_stage_tests)
 ## The others are in tests/local.mk.
 TESTS += \
@@ -120,7 +121,11 @@ TESTS += \
 	tests/share/reader_fd \
 	tests/share/restarts \
 	tests/share/ring_ends \
-	tests/share/strangers
+	tests/share/strangers \
+	tests/share/yielded
+tests_share_yielded_SOURCES = tests/share/yielded.c tests/share/neighbourhood.c tests/share/neighbourhood.h
+tests_share_yielded_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_yielded_LDADD = tests/share/libstage.la
 tests_share_ends_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_ends_LDADD = tests/share/libstage.la
 tests_share_faults_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
