@@ -41,6 +41,7 @@ tests_support_libsuite_la_LIBADD = $(CHECK_LIBS)
 TESTS += \
 	tests/tools/leases.sh \
 	tests/tools/processes.sh \
+	tests/tools/sleep.sh \
 	tests/share/neighbours \
 	tests/share/sweep \
 	tests/share/neighbours_wait \

@@ -6,7 +6,7 @@ const struct command *const commands[] = {
     &command_check, &command_show, &command_try, &command_doctor,
     &command_run_program, &command_record,
     &command_ps, &command_top, &command_metrics, &command_leases,
-    &command_set, &command_reload, &command_trim, &command_evict,
+    &command_set, &command_reload, &command_trim, &command_sleep, &command_wake, &command_evict,
     &command_trace, &command_replay, &command_tune, &command_calibrate,
     &command_help, NULL,
 };

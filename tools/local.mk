@@ -17,6 +17,7 @@ tools_libtools_la_SOURCES = \
 	%reldir%/run.c \
 	%reldir%/set.c \
 	%reldir%/show.c \
+	%reldir%/sleep.c \
 	%reldir%/trim.c \
 	%reldir%/common/change.c \
 	%reldir%/common/change.h \

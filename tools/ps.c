@@ -58,7 +58,8 @@ static void add_pools(struct table *table, const struct process *process)
         if (i > 0)
             table_row(table, "", "", "", "");
         table_cell(table, "%u", (unsigned)figure(pool, "device"));
-        table_cell(table, "%s%s", figure_text(pool, "name"), figure_is(pool, "is_private") ? " (private)" : "");
+        const char *state = figure(pool, "asleep") ? " (asleep)" : figure(pool, "yielded") ? " (yielded)" : "";
+        table_cell(table, "%s%s%s", figure_text(pool, "name"), figure_is(pool, "is_private") ? " (private)" : "", state);
         table_row(table, SIZE_TEXT(figure(pool, "reserved")), SIZE_TEXT(figure(pool, "live")), SIZE_TEXT(figure(pool, "cached")),
                   SIZE_TEXT(figure(pool, "idle")), cap ? SIZE_TEXT(cap) : "-", i ? "" : figure_text(document, "policy"));
     }

@@ -191,13 +191,17 @@ static uint64_t apply(weir *w, const struct wire_message *question, weir_error *
     for (size_t d = 0; d < w->device_count; d++)
         for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool)) {
             bool is_meant = !*name || strcmp(name, pool->name) == 0, is_yielded = weir__yielded_is(pool);
-            if (is_meant && is_yielded)
-                sleeps ? weir__yielded_take(pool, deadline, error, &gave) : weir__yielded_return(pool, error);
             other = *name && is_meant && !is_yielded ? pool : other;
             any = any || (is_meant && is_yielded);
+            if (is_meant && is_yielded && sleeps)
+                weir__yielded_take(pool, deadline, error, &gave);
+            else if (is_meant && is_yielded)
+                weir__yielded_return(pool, error);
         }
-    if (!any && other)
-        sleeps ? weir__yielded_take(other, deadline, error, &gave) : weir__yielded_return(other, error);
+    if (!any && other && sleeps)
+        weir__yielded_take(other, deadline, error, &gave);
+    else if (!any && other)
+        weir__yielded_return(other, error);
     else if (!any)
         weir__fail(error, WEIR_NOT_FOUND, "this process has yielded no pool: it has to call weir_pool_yield() first, or weir.torch.yielded() in "
                                           "Python");

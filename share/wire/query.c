@@ -84,6 +84,7 @@ static enum wire_type final_of(enum wire_type question)
         return WIRE_OFFERED;
     case WIRE_GIVE:
     case WIRE_TRIM:
+    case WIRE_SLEEP:
         return WIRE_GAVE;
     case WIRE_HELLO:
         return WIRE_WELCOME;

@@ -14,6 +14,7 @@ dist_check_SCRIPTS += \
 	%reldir%/page.sh \
 	%reldir%/page_browser.sh \
 	%reldir%/processes.sh \
+	%reldir%/sleep.sh \
 	%reldir%/record.sh \
 	%reldir%/replay.sh \
 	%reldir%/replay_traces.sh \

@@ -7,7 +7,7 @@
 check "version_is_printed" exits 0 --version
 check "version_is_that_of_the_library" says "$out" "weir $(sed -n 's/^PACKAGE_VERSION = //p' "$top_builddir/Makefile")"
 check "help_is_printed" exits 0 --help
-check "help_lists_all_subcommands_and_an_example" says "$out" "  check " "  show " "  doctor " "  try " "  run " "  ps " "  trim " "  set " "  reload " \
+check "help_lists_all_subcommands_and_an_example" says "$out" "  check " "  show " "  doctor " "  try " "  run " "  ps " "  trim " "  sleep " "  wake " "  set " "  reload " \
     "  metrics " "  leases " "  evict " "  record " "  trace " "  help " "WEIR_GPU=sim weir try"
 
 # groups of the help, and those of the manual page: each title in capitals, and its subcommands.
@@ -23,7 +23,7 @@ are_grouped_alike() {
 }
 check "manual_page_has_the_groups_of_the_help" are_grouped_alike
 
-for name in check show doctor try run ps trim set reload metrics leases evict record trace calibrate help; do
+for name in check show doctor try run ps trim sleep wake set reload metrics leases evict record trace calibrate help; do
     check "help_of_${name}_is_printed" exits 0 "$name" --help
     check "help_of_${name}_shows_an_example" says "$out" "Usage: weir $name" "Example" "  weir $name"
     cp "$out" "$tap_dir/own"
@@ -47,7 +47,7 @@ examples_can_be_given() {
         }
         END { exit bad || !count }' "$out"
 }
-for name in check show doctor try run ps top trim set reload metrics leases evict record replay tune trace calibrate help; do
+for name in check show doctor try run ps top trim sleep wake set reload metrics leases evict record replay tune trace calibrate help; do
     check "examples_of_${name}_have_options_that_there_are" examples_can_be_given "$name"
 done
 
@@ -65,7 +65,7 @@ synopsis_has_the_options() {
         }
         END { exit bad || !all }' "$top_srcdir/man/weir.1" "$out"
 }
-for name in check show doctor try run ps top trim set reload metrics leases evict record replay tune trace calibrate help; do
+for name in check show doctor try run ps top trim sleep wake set reload metrics leases evict record replay tune trace calibrate help; do
     check "synopsis_of_${name}_has_the_options_of_its_help" synopsis_has_the_options "$name"
 done
 
@@ -78,7 +78,7 @@ fits() (
     exits 0 "$@" && awk -v columns="$columns" 'length > columns { print; bad = 1 } END { exit bad }' "$out"
 )
 whole_help_fits() {
-    for subcommand in '' check show doctor try run ps top trim set reload metrics leases evict record trace calibrate help; do
+    for subcommand in '' check show doctor try run ps top trim sleep wake set reload metrics leases evict record trace calibrate help; do
         # shellcheck disable=SC2086 # none at all for the list
         fits "$1" help $subcommand || return 1
     done

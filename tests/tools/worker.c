@@ -4,11 +4,11 @@
  * by name. For tests of the command in which a process holds what the test wants it to hold.
  *
  *     worker group COMMAND [ARGUMENT...]
- *     worker    malloc MIB, free, private, tag NAME, untag, open, close, json FILE, quit
+ *     worker    malloc MIB, free, private, tag NAME, untag, open, close, json FILE, yield, sleep, wake, quit
  *
  * "malloc" takes a block of the default pool, "free" gives all of them back, "private" opens one more stream with a pool of its own, "tag"
  * names what is taken from then on until "untag", "open" opens a second weir and "close" closes it. "json" writes
- * what weir_stats_json() says of the first one. "group" becomes the command, in a process group of its own: shells make one with `set -m`, for
+ * what weir_stats_json() says of the first one. "yield", "sleep" and "wake" do that with the pool of the first stream. "group" becomes the command, in a process group of its own: shells make one with `set -m`, for
  * which some want a terminal.
  */
 #include "config.h"
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "include/weir.h"
+#include "include/weir_sleep.h"
 
 enum { BLOCKS_MAX = 16, STREAMS_MAX = 16 };
 
@@ -109,12 +109,31 @@ static weir_status write_json(struct worker *worker, const char *file, weir_erro
     return good ? WEIR_OK : WEIR_UNREADABLE;
 }
 
+static weir_status yield(struct worker *worker, const char *argument, weir_error *error)
+{
+    (void)argument;
+    return weir_pool_yield(weir_stream_pool(worker->streams[0]), 0, error);
+}
+
+static weir_status put_to_sleep(struct worker *worker, const char *argument, weir_error *error)
+{
+    (void)argument;
+    return weir_pool_sleep(weir_stream_pool(worker->streams[0]), 0, 10000, error, NULL);
+}
+
+static weir_status wake(struct worker *worker, const char *argument, weir_error *error)
+{
+    (void)argument;
+    return weir_pool_wake(weir_stream_pool(worker->streams[0]), 0, error, NULL);
+}
+
 static const struct {
     const char *name;
     command *run;
 } commands[] = {
     { "malloc", take },   { "free", give_back },   { "private", open_private }, { "tag", push_tag },
     { "untag", pop_tag }, { "open", open_second }, { "close", close_second }, { "json", write_json },
+    { "yield", yield },   { "sleep", put_to_sleep }, { "wake", wake },
 };
 
 static void answer(weir_status status, const weir_error *error)

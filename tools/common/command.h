@@ -67,7 +67,7 @@ struct command {
 extern const struct command command_check, command_show, command_doctor, command_try, command_leases, command_evict, command_trace,
     command_replay, command_tune;
 extern const struct command command_record, command_calibrate, command_help;
-extern const struct command command_run_program, command_ps, command_top, command_trim, command_set, command_reload, command_metrics;
+extern const struct command command_run_program, command_ps, command_top, command_trim, command_sleep, command_wake, command_set, command_reload, command_metrics;
 
 /* All subcommands in the order of the help, ended by NULL. */
 extern const struct command *const commands[];

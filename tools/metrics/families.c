@@ -44,6 +44,8 @@ const struct family metrics_families[] = {
     {"weir_pool_cached_bytes", "gauge", "Bytes of freed blocks that streams keep for themselves." SUMMED, POOL(cached), VALUE_PLAIN},
     {"weir_pool_slack_bytes", "gauge", "Bytes lost to rounding." SUMMED, POOL(slack), VALUE_PLAIN},
     {"weir_pool_idle_bytes", "gauge", "Bytes that are reserved and nobody uses." SUMMED, POOL(idle), VALUE_PLAIN},
+    {"weir_pool_asleep_bytes", "gauge", "Bytes of blocks whose memory went back while the pool sleeps." SUMMED, POOL(asleep), VALUE_PLAIN},
+    {"weir_pool_yielded_bytes", "gauge", "Bytes that a neighbour can have, though live." SUMMED, POOL(yielded), VALUE_PLAIN},
     {"weir_pool_reserved_bytes", "gauge", "Bytes that the pool has from the device." SUMMED, POOL(reserved), VALUE_PLAIN},
     {"weir_pool_live_peak_bytes", "gauge", "The most bytes that the program had at a time." SUMMED, POOL(live_high), VALUE_PLAIN},
     {"weir_pool_reserved_peak_bytes", "gauge", "The most bytes that were reserved at a time." SUMMED, POOL(reserved_high), VALUE_PLAIN},
