@@ -12,8 +12,11 @@
 extern "C" {
 #endif
 
+/* Flags. Each says so whatever the policy says (sleep.contents, sleep.retain, sleep.on_wake), which holds for what they do not say. */
 #define WEIR_SLEEP_DISCARD 1U /* the contents are given up */
 #define WEIR_SLEEP_RETAIN 2U  /* the host memory for the contents stays for the next sleep, which is faster then */
+#define WEIR_SLEEP_KEEP 4U    /* the contents are kept; not with WEIR_SLEEP_DISCARD */
+#define WEIR_SLEEP_ZERO 8U    /* blocks whose contents were given up hold zeros after the wake */
 #define WEIR_SLEEP_WHY_LEN 256
 /*
  * Puts an arena (backing: arena) to sleep: waits for the present work of all devices, copies the contents of its blocks to page-locked memory

@@ -12,28 +12,14 @@
 
 /* Enums are stored through an int. */
 _Static_assert(sizeof(enum policy_backing) == sizeof(int) && sizeof(enum policy_ipc) == sizeof(int) &&
-                   sizeof(enum policy_capture) == sizeof(int) && sizeof(enum policy_level) == sizeof(int),
+                   sizeof(enum policy_capture) == sizeof(int) && sizeof(enum policy_level) == sizeof(int) &&
+                   sizeof(enum policy_contents) == sizeof(int) && sizeof(enum policy_on_wake) == sizeof(int),
                "words are stored as int");
 
 static const char *const backing_words[] = {"new", "default", "arena", "auto", NULL};
 static const char *const ipc_words[] = {"none", "posix_fd", NULL};
 static const char *const capture_words[] = {"caller", "relaxed", NULL};
 static const char *const level_words[] = {"off", "pool", "all", NULL};
-
-const struct policy_unit policy_size_units[] = {
-    {"KiB", UINT64_C(1) << 10},
-    {"MiB", UINT64_C(1) << 20},
-    {"GiB", UINT64_C(1) << 30},
-    {"TiB", UINT64_C(1) << 40},
-    {"KB", 1000},
-    {"MB", 1000000},
-    {"GB", 1000000000},
-    {"TB", UINT64_C(1000000000000)},
-    {NULL, 0},
-};
-
-const struct policy_unit policy_time_units[] = {{"ms", POLICY_SECOND / 1000}, {"s", POLICY_SECOND}, {"m", 60 * POLICY_SECOND}, {NULL, 0}};
-
 /* A key, its type, and the member of its scope's struct that has its value. */
 #define KEY(scope, key, kind, member) .name = (key), .type = POLICY_TYPE_##kind, .offset = offsetof(scope, member)
 #define FILE_KEY(key, kind, member) KEY(struct policy, key, kind, member)
@@ -450,6 +436,29 @@ static const struct policy_key pool_keys[] = {
         .help = "How many bytes the pool keeps reserved when a neighbouring process asks for memory (control: true), as long as it has "
                 "so many; all gives nothing away.",
     },
+    {
+        POOL_KEY("sleep.contents", WORD, sleep_contents),
+        .words = (const char *const[]){"keep", "discard", NULL},
+        .live = true,
+        .initial = "keep",
+        .write = "keep or discard",
+        .help = "What an arena that sleeps does with its contents, where the program's call does not say. keep: they go to page-locked memory "
+                "of the host. discard: they are given up.",
+    },
+    {
+        POOL_KEY("sleep.retain", BOOL, sleep_retain),
+        .live = true,
+        TRUE_OR_FALSE("false"),
+        .help = "Whether the page-locked host memory of a sleep stays for the next one, which then need not lock it again.",
+    },
+    {
+        POOL_KEY("sleep.on_wake", WORD, sleep_on_wake),
+        .words = (const char *const[]){"nothing", "zero", NULL},
+        .live = true,
+        .initial = "nothing",
+        .write = "nothing or zero",
+        .help = "What the blocks of an arena hold after it woke without its contents. nothing: anything. zero: zeros.",
+    },
 };
 
 static const struct policy_key stream_keys[] = {
@@ -467,7 +476,6 @@ static const struct policy_key stream_keys[] = {
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
 static const struct {
     const struct policy_key *keys;
     size_t count;
@@ -485,9 +493,8 @@ const struct policy_key *policy_keys(enum policy_scope scope, size_t *count)
 
 const struct policy_key *policy_key_find(enum policy_scope scope, const char *name)
 {
-    for (size_t i = 0; i < scopes[scope].count; i++) {
+    for (size_t i = 0; i < scopes[scope].count; i++)
         if (strcmp(scopes[scope].keys[i].name, name) == 0)
             return &scopes[scope].keys[i];
-    }
     return NULL;
 }

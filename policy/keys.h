@@ -93,7 +93,7 @@ struct policy_unit {
     const char *name;
     uint64_t factor;
 };
-extern const struct policy_unit policy_size_units[]; /* NULL name at the end */
+extern const struct policy_unit policy_size_units[]; /* NULL name at the end; these two are in quantity.c */
 extern const struct policy_unit policy_time_units[];
 #define POLICY_SECOND UINT64_C(1000000000) /* in the unit in which times are stored */
 

@@ -54,6 +54,8 @@ struct policy_devices {
 };
 
 enum policy_backing { POLICY_BACKING_NEW, POLICY_BACKING_DEFAULT, POLICY_BACKING_ARENA, POLICY_BACKING_AUTO };
+enum policy_contents { POLICY_CONTENTS_KEEP, POLICY_CONTENTS_DISCARD };
+enum policy_on_wake { POLICY_ON_WAKE_NOTHING, POLICY_ON_WAKE_ZERO };
 enum policy_ipc { POLICY_IPC_NONE, POLICY_IPC_POSIX_FD };
 enum policy_capture { POLICY_CAPTURE_CALLER, POLICY_CAPTURE_RELAXED };
 enum policy_level { POLICY_LEVEL_OFF, POLICY_LEVEL_POOL, POLICY_LEVEL_ALL };
@@ -123,6 +125,9 @@ struct policy_pool {
     uint64_t share_retire_after; /* nanoseconds; UINT64_MAX: never */
     bool share_scrub;
     struct policy_size keep; /* what stays reserved when a neighbour asks */
+    enum policy_contents sleep_contents;
+    bool sleep_retain;
+    enum policy_on_wake sleep_on_wake;
     struct policy_origin *origins; /* policy's own: one for each key, for policy_each_value() and error places */
 };
 

@@ -10,6 +10,20 @@
 
 #define PERCENT_SCALE 100 /* hundredths of a percent are stored */
 
+const struct policy_unit policy_size_units[] = {
+    {"KiB", UINT64_C(1) << 10},
+    {"MiB", UINT64_C(1) << 20},
+    {"GiB", UINT64_C(1) << 30},
+    {"TiB", UINT64_C(1) << 40},
+    {"KB", 1000},
+    {"MB", 1000000},
+    {"GB", 1000000000},
+    {"TB", UINT64_C(1000000000000)},
+    {NULL, 0},
+};
+
+const struct policy_unit policy_time_units[] = {{"ms", POLICY_SECOND / 1000}, {"s", POLICY_SECOND}, {"m", 60 * POLICY_SECOND}, {NULL, 0}};
+
 bool policy_fail_number(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node,
                         enum policy_number_status status, const char *smallest)
 {

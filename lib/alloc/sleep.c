@@ -26,6 +26,8 @@
 
 #define HAS_NEW (1U << 31) /* in nap.flags: blocks have new memory since the pool was yielded, as somebody had it woken */
 
+#define CONTENTS (WEIR_SLEEP_KEEP | WEIR_SLEEP_DISCARD)
+
 static void unlock(pthread_mutex_t **lock)
 {
     if (*lock)
@@ -227,6 +229,19 @@ static uint64_t free_on(const struct weir__device *device)
     return bytes;
 }
 
+static unsigned how_of(unsigned flags)
+{
+    return (flags & WEIR_SLEEP_DISCARD ? 0 : WEIR__NAP_KEEPS) | (flags & WEIR_SLEEP_RETAIN ? WEIR__NAP_RETAINS : 0) |
+           (flags & WEIR_SLEEP_ZERO ? WEIR__NAP_ZEROES : 0);
+}
+
+/* Adds what the policy says to the flags of a call. */
+static unsigned with_policy(const weir_pool *pool, unsigned flags)
+{
+    unsigned policy = atomic_load(&pool->settings.sleep);
+    return flags | (flags & CONTENTS ? policy & ~CONTENTS : policy);
+}
+
 /* Puts a pool that serves no request any more to sleep. */
 static weir_status fall_asleep(weir_pool *pool, unsigned flags, uint64_t deadline, weir_error *error, uint64_t *given)
 {
@@ -235,8 +250,7 @@ static weir_status fall_asleep(weir_pool *pool, unsigned flags, uint64_t deadlin
     weir_status status = come_to_rest(pool, deadline, error);
     uint64_t before = free_on(pool->device), freed;
     if (status == WEIR_OK) {
-        int code = pool->backing->ops->sleeps->sleep(pool->backing, !(flags & WEIR_SLEEP_DISCARD), flags & WEIR_SLEEP_RETAIN,
-                                                     &pool->nap.state, given);
+        int code = pool->backing->ops->sleeps->sleep(pool->backing, how_of(flags), &pool->nap.state, given);
         if (code == WEIR__SLEEP_RECALLED)
             status = weir__fail(error, WEIR_BUSY, "pool '%s' on device %d is being woken", pool->name, pool->device->index);
         else if (code == WEIR__PAGE_NO_HOST_MEMORY)
@@ -259,8 +273,10 @@ static weir_status fall_asleep(weir_pool *pool, unsigned flags, uint64_t deadlin
 /* Checks what the program asks of the pool. */
 static weir_status check(const weir_pool *pool, const char *function, unsigned flags, weir_error *error)
 {
-    if (flags & ~(unsigned)(WEIR_SLEEP_DISCARD | WEIR_SLEEP_RETAIN))
+    if (flags & ~(WEIR_SLEEP_DISCARD | WEIR_SLEEP_RETAIN | WEIR_SLEEP_KEEP | WEIR_SLEEP_ZERO))
         return weir__fail(error, WEIR_INVALID, "%s: flags %#x are unknown to this version", function, flags);
+    if ((flags & CONTENTS) == CONTENTS)
+        return weir__fail(error, WEIR_INVALID, "%s: WEIR_SLEEP_KEEP and WEIR_SLEEP_DISCARD exclude each other: give one of them", function);
     if (!pool->backing->ops->sleeps)
         return weir__fail(error, WEIR_NOT_SUPPORTED,
                           "pool '%s' on device %d cannot sleep, as its memory is a pool of CUDA's: write backing: arena in the policy",
@@ -286,7 +302,7 @@ weir_status weir_pool_sleep(weir_pool *pool, unsigned flags, unsigned timeout_ms
             return status;
         enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
         settle(pool, WEIR__NAP_ASLEEP);
-        status = fall_asleep(pool, flags, pool->w->gpu->now() + timeout_ms * GPU_MILLISECOND, error, &bytes);
+        status = fall_asleep(pool, with_policy(pool, flags), pool->w->gpu->now() + timeout_ms * GPU_MILLISECOND, error, &bytes);
         told.is_asleep = status == WEIR_OK;
         if (!told.is_asleep)
             settle(pool, former == WEIR__NAP_AWAKE ? former : WEIR__NAP_YIELDED);
@@ -308,7 +324,7 @@ weir_status weir_pool_yield(weir_pool *pool, unsigned flags, weir_error *error)
         status = check(pool, "weir_pool_yield", flags, error);
     if (status != WEIR_OK || atomic_load(&pool->nap.state) >= WEIR__NAP_TAKEN)
         return status;
-    pool->nap.flags = flags | (pool->nap.flags & HAS_NEW);
+    pool->nap.flags = with_policy(pool, flags) | (pool->nap.flags & HAS_NEW);
     settle(pool, WEIR__NAP_YIELDED);
     return WEIR_OK;
 }

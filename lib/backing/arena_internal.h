@@ -42,8 +42,7 @@ struct weir__nap {
     size_t count;
     void *host;         /* the contents of all pages, in their order. NULL: they were given up, or no host memory is retained */
     uint64_t host_bytes;
-    bool keeps;   /* the contents are in `host` */
-    bool retains; /* the host memory stays for the next time */
+    unsigned how; /* of the WEIR__NAP bits */
 };
 
 struct weir__mapped {

@@ -59,13 +59,13 @@ static void forget_pages(struct weir__mapped *mapped)
     free(mapped->nap.pages);
     mapped->nap.pages = NULL;
     mapped->nap.count = 0;
-    if (!mapped->nap.retains)
+    if (!(mapped->nap.how & WEIR__NAP_RETAINS))
         free_host(mapped);
 }
 
 void weir__mapped_forget_nap(struct weir__mapped *mapped)
 {
-    mapped->nap.retains = false;
+    mapped->nap.how = 0;
     forget_pages(mapped);
 }
 
@@ -81,7 +81,7 @@ static int reserve_host(struct weir__mapped *mapped, uint64_t bytes)
     return code == GPU_OUT_OF_MEMORY ? WEIR__PAGE_NO_HOST_MEMORY : code;
 }
 
-/* Copies all pages to the host, or those from there that have not been, on a stream of its own, and waits. state: NULL, or that of the pool,
+/* Copies all pages to the host, or those from there that have not been, or clears all, on a stream of its own, and waits. state: NULL, or that of the pool,
    which ends the copying when it becomes WEIR__NAP_WAKING. Returns the GPU code, or WEIR__SLEEP_RECALLED. */
 static int copy_pages(struct weir__mapped *mapped, bool to_host, const _Atomic enum weir__nap_state *state)
 {
@@ -103,7 +103,10 @@ static int copy_pages(struct weir__mapped *mapped, bool to_host, const _Atomic e
                 break;
         }
         void *page = (void *)(uintptr_t)nap->pages[i].address;
-        if (to_host || (!nap->pages[i].is_filled && nap_page(mapped, &nap->pages[i])))
+        bool is_there = to_host || nap_page(mapped, &nap->pages[i]);
+        if (is_there && !(nap->how & WEIR__NAP_KEEPS))
+            code = gpu->set_async(page, 0, nap->pages[i].bytes, stream);
+        else if (is_there && (to_host || !nap->pages[i].is_filled))
             code = gpu->copy_async(to_host ? host : page, to_host ? page : host, nap->pages[i].bytes, stream);
     }
     int seen = gpu->stream_synchronize(stream);
@@ -174,13 +177,13 @@ static void shut(struct weir__backing *backing, bool is_shut)
     weir__spin_unlock(&mapped->lock);
 }
 
-static int fall_asleep(struct weir__backing *backing, bool keeps, bool retains, const _Atomic enum weir__nap_state *state, uint64_t *given)
+static int fall_asleep(struct weir__backing *backing, unsigned how, const _Atomic enum weir__nap_state *state, uint64_t *given)
 {
     struct weir__mapped *mapped = weir__mapped_of(backing);
+    bool keeps = how & WEIR__NAP_KEEPS;
     uint64_t bytes = 0, trimmed = weir__mapped_drop(mapped, 0, WEIR__MAPPED_PATIENCE);
     pthread_mutex_lock(&mapped->growing);
-    mapped->nap.keeps = keeps;
-    mapped->nap.retains = retains;
+    mapped->nap.how = how;
     int code = list_all(mapped, &bytes) ? GPU_SUCCESS : WEIR__PAGE_NO_HOST_MEMORY;
     if (code == GPU_SUCCESS && keeps && bytes)
         code = reserve_host(mapped, bytes);
@@ -285,11 +288,11 @@ static int fill(struct weir__backing *backing, bool *kept)
     for (size_t i = 0; i < nap->count && code == GPU_SUCCESS; i++)
         if (nap->pages[i].fresh && is_absent(mapped, &nap->pages[i])) /* a trim may have taken it since */
             code = map_fresh(mapped, &nap->pages[i]);
-    if (code == GPU_SUCCESS && nap->keeps && nap->host)
+    if (code == GPU_SUCCESS && (nap->how & WEIR__NAP_KEEPS ? nap->host != NULL : nap->how & WEIR__NAP_ZEROES))
         code = copy_pages(mapped, false, NULL);
     drop_fresh(mapped);
     if (code == GPU_SUCCESS) {
-        *kept = nap->keeps;
+        *kept = nap->how & WEIR__NAP_KEEPS;
         forget_pages(mapped);
     }
     pthread_mutex_unlock(&mapped->growing);

@@ -98,14 +98,17 @@ enum weir__nap_state {
     WEIR__NAP_ASLEEP,  /* put to sleep by the program, or on the way */
 };
 
+#define WEIR__NAP_KEEPS 1U   /* the contents go to host memory, and come back */
+#define WEIR__NAP_RETAINS 2U /* that host memory stays for the next time */
+#define WEIR__NAP_ZEROES 4U  /* contents that were given up come back as zeros */
+
 /* What a pool's memory does when the pool sleeps and wakes (alloc/sleep.c). One thread at a time calls these, in relaxed capture mode. */
 struct weir__sleep_ops {
     /* From now on requests fail with WEIR__SERVE_ASLEEP, or no longer. */
     void (*shut)(struct weir__backing *backing, bool is_shut);
-    /* Gives all memory back to the device, once that is shut and no work uses it. keeps: the contents go to host memory first, which `retains`
-       keeps for the next time. Sets *given to the bytes. Returns the code, WEIR__PAGE_NO_HOST_MEMORY, or WEIR__SLEEP_RECALLED if *state
+    /* Gives all memory back to the device, once that is shut and no work uses it. how: of the WEIR__NAP bits. Sets *given to the bytes. Returns the code, WEIR__PAGE_NO_HOST_MEMORY, or WEIR__SLEEP_RECALLED if *state
        became WEIR__NAP_WAKING in time: nothing has changed then. */
-    int (*sleep)(struct weir__backing *backing, bool keeps, bool retains, const _Atomic enum weir__nap_state *state, uint64_t *given);
+    int (*sleep)(struct weir__backing *backing, unsigned how, const _Atomic enum weir__nap_state *state, uint64_t *given);
     /* Takes all memory that wake() needs from the device, or none of it. Sets *lack to the bytes, and ask->lack. Returns the code. */
     int (*take)(struct weir__backing *backing, struct weir__ask *ask, uint64_t *lack);
     /* Puts that memory at its addresses and fills it. Sets *kept to whether the contents are as before. Returns the code. After a failure it

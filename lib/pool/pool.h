@@ -156,6 +156,7 @@ struct weir_pool {
         _Atomic uint64_t keep;        /* bytes that stay reserved when a neighbour asks; UINT64_MAX: all */
         _Atomic uint64_t deadline;    /* nanoseconds that recovery from lack of memory may take */
         _Atomic unsigned steps;       /* bit (1 << rung) is set for each rung (step) of recovery that the policy names */
+        _Atomic unsigned sleep;       /* flags of weir_sleep.h */
         atomic_bool scrub;            /* blocks are cleared before the program gets them */
         uint64_t policy_max, limit;   /* the caps of the policy and of weir__pool_set_limit(), in bytes; 0: none */
         uint64_t threshold_before, kept_before; /* backing->threshold and `kept` when the last reload began. Guarded by w->config */

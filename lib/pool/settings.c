@@ -308,6 +308,13 @@ static void apply_auto(weir_pool *pool, const struct policy_pool *entry)
         atomic_store(&pool->settings.kept, UINT64_MAX);
 }
 
+/* Returns the flags of a sleep whose call gives none. */
+static unsigned sleep_flags(const struct policy_pool *entry)
+{
+    return (entry->sleep_contents == POLICY_CONTENTS_DISCARD ? WEIR_SLEEP_DISCARD : 0) | (entry->sleep_retain ? WEIR_SLEEP_RETAIN : 0) |
+           (entry->sleep_on_wake == POLICY_ON_WAKE_ZERO ? WEIR_SLEEP_ZERO : 0);
+}
+
 weir_status weir__settings_apply(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -334,6 +341,7 @@ weir_status weir__settings_apply(weir_pool *pool, const struct policy *policy, c
         atomic_store(&pool->settings.deadline, entry->on_oom_deadline);
         atomic_store(&pool->backing->pending_max, pending_max_of(pool, entry));
         atomic_store(&pool->settings.scrub, entry->share_scrub);
+        atomic_store(&pool->settings.sleep, sleep_flags(entry));
         atomic_store(&pool->settings.steps, steps_mask(&entry->on_oom_steps));
         apply_cache(pool, entry);
     }

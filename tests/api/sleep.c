@@ -156,6 +156,44 @@ START_TEST(discarded_blocks_have_new_memory)
 }
 END_TEST
 
+/* What a policy's `sleep` says, what the call does, and what comes back: the old bytes, zeros, or anything. */
+static const struct {
+    const char *policy;
+    unsigned flags;
+    enum { OLD, ZEROS, ANYTHING } comes;
+    bool retains;
+} manners[] = {
+    {"", 0, OLD, false},
+    {"contents: discard", 0, ANYTHING, false},
+    {"contents: discard", WEIR_SLEEP_KEEP, OLD, false},
+    {"contents: discard, on_wake: zero", 0, ZEROS, false},
+    {"contents: discard, on_wake: zero", WEIR_SLEEP_KEEP, OLD, false},
+    {"on_wake: zero", WEIR_SLEEP_DISCARD, ZEROS, false},
+    {"", WEIR_SLEEP_DISCARD | WEIR_SLEEP_ZERO, ZEROS, false},
+    {"retain: true", 0, OLD, true},
+};
+
+START_TEST(policy_says_what_the_call_does_not)
+{
+    char policy[sizeof arena + 64];
+    struct sim_census census;
+    snprintf(policy, sizeof policy, "weir: 1\npools: { main: { backing: arena, sleep: { %s } } }\n", manners[_i].policy);
+    scene_open("weir: 1\npools: { main: { backing: arena } }\n");
+    scene_reload(policy);
+    s = scene_create(NULL);
+    make_blocks();
+    fall_asleep(manners[_i].flags);
+    ck_assert_int_eq(wake(), manners[_i].comes == OLD);
+    for (int i = 0; i < BLOCKS && manners[_i].comes != ANYTHING; i++)
+        expect_bytes(i, manners[_i].comes == OLD ? i + 1 : 0);
+    if (scene_is_sim()) {
+        sim_census(&census);
+        ck_assert_uint_eq(census.hosts, manners[_i].retains);
+    }
+    free_blocks();
+}
+END_TEST
+
 START_TEST(sleeper_serves_no_request_and_takes_frees)
 {
     open_awake();
@@ -242,6 +280,9 @@ START_TEST(pool_of_cudas_cannot_sleep)
     ck_assert_int_eq(weir_pool_sleep(NULL, 0, 0, &error, NULL), WEIR_INVALID);
     weir_error_clear(&error);
     ck_assert_int_eq(weir_pool_sleep(scene.pool, 64, 0, &error, NULL), WEIR_INVALID);
+    weir_error_clear(&error);
+    ck_assert_int_eq(weir_pool_sleep(scene.pool, WEIR_SLEEP_KEEP | WEIR_SLEEP_DISCARD, 0, &error, NULL), WEIR_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.text, "exclude each other"));
     weir_error_clear(&error);
     ck_assert_int_eq(weir_pool_wake(NULL, 0, &error, NULL), WEIR_INVALID);
     ck_assert_int_eq(weir_pool_wake(other, 0, NULL, NULL), WEIR_OK);
@@ -672,6 +713,7 @@ int main(void)
     tcase_add_loop_test(tcase, sleeper_refuses_at_once, 0, 2);
     tcase_add_loop_test(tcase, caches_serve_nothing_of_a_sleeper, 0, 2);
     tcase_add_loop_test(tcase, nobody_waits_for_the_copies, 0, 2 * COUNT(calls_beside));
+    tcase_add_loop_test(tcase, policy_says_what_the_call_does_not, 0, COUNT(manners));
     if (scene_is_sim())
         tcase_add_loop_test(tcase, each_failing_call_leaves_the_pool_awake_or_asleep_and_whole, 0, 2 * COUNT(operations));
     return suite_run(suite);

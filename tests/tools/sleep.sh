@@ -55,7 +55,6 @@ check "pool_stays_yielded" row "$one" "$pool \\(yielded\\)" "256 MiB" "256 MiB"
 
 # Others on the device.
 check "second_worker_begins" begin two 4
-two=$begun
 check "second_worker_takes_what_is_yielded" tell two 4 malloc 896
 check "wake_without_memory_exits_1" asks 1 wake "$one"
 check "wake_without_memory_says_what_may_help" says "$err" "pool '$pool' on device 0 sleeps on" "weir trim --all"

@@ -388,8 +388,8 @@ START_TEST(values_are_shown_in_the_order_of_the_key_table)
                                     "pools.p.reuse.event_dependencies pools.p.reuse.opportunistic pools.p.reuse.internal_dependencies "
                                     "pools.p.reuse.pending_max pools.p.peer_access pools.p.on_oom.steps pools.p.on_oom.deadline pools.p.cache.per_stream "
                                     "pools.p.cache.per_device pools.p.cache.largest pools.p.cache.idle pools.p.cache.capture_check "
-                                    "pools.p.ipc pools.p.keep streams.s.pool streams.s.private ");
-    ck_assert_uint_eq(listing.live, 19);
+                                    "pools.p.ipc pools.p.keep pools.p.sleep.contents pools.p.sleep.retain pools.p.sleep.on_wake streams.s.pool streams.s.private ");
+    ck_assert_uint_eq(listing.live, 22);
     policy_free(policy);
 }
 END_TEST
