@@ -38,7 +38,10 @@
     X(42, OUT_OF_MEMORY, "out of memory", TRACE_HAS_STREAM | TRACE_HAS_POOL | TRACE_HAS_A | TRACE_HAS_B)                                   \
     X(43, MARK, "mark", TRACE_HAS_A)                                                                                                       \
     X(44, ASKED, "asked", TRACE_HAS_A | TRACE_HAS_B)                                                                                       \
-    X(45, HELD, "held", TRACE_BLOCK | TRACE_HAS_A | TRACE_HAS_B)
+    X(45, HELD, "held", TRACE_BLOCK | TRACE_HAS_A | TRACE_HAS_B)                                                                           \
+    X(46, YIELD, "yield", TRACE_HAS_POOL)                                                                                                  \
+    X(47, SLEEP, "sleep", TRACE_HAS_POOL | TRACE_HAS_A | TRACE_HAS_B)                                                                      \
+    X(48, WAKE, "wake", TRACE_HAS_POOL | TRACE_HAS_A | TRACE_HAS_B)
 
 enum {
     TRACE_HAS_STREAM = 1,

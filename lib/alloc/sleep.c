@@ -22,6 +22,7 @@
 #include "lib/base/event.h"
 #include "lib/base/format.h"
 #include "lib/gpu/clock.h"
+#include "lib/pool/recorded.h"
 #include "lib/pool/settings.h"
 
 #define HAS_NEW (1U << 31) /* in nap.flags: blocks have new memory since the pool was yielded, as somebody had it woken */
@@ -246,6 +247,7 @@ static unsigned with_policy(const weir_pool *pool, unsigned flags)
 static weir_status fall_asleep(weir_pool *pool, unsigned flags, uint64_t deadline, weir_error *error, uint64_t *given)
 {
     const struct gpu *gpu = pool->w->gpu;
+    uint64_t begun = gpu->now();
     weir__flush(pool->device, pool, true, WEIR__NO_DEADLINE);
     weir_status status = come_to_rest(pool, deadline, error);
     uint64_t before = free_on(pool->device), freed;
@@ -264,6 +266,7 @@ static weir_status fall_asleep(weir_pool *pool, unsigned flags, uint64_t deadlin
     }
     if (status != WEIR_OK)
         return status;
+    weir__record_pool(WEIR__KIND_SLEEP, pool, *given, gpu->now() - begun);
     freed = weir__less(free_on(pool->device), before);
     atomic_store(&pool->nap.held_elsewhere, weir__less(*given, freed));
     atomic_fetch_add(&pool->nap.sleeps, 1);
@@ -326,6 +329,7 @@ weir_status weir_pool_yield(weir_pool *pool, unsigned flags, weir_error *error)
         return status;
     pool->nap.flags = with_policy(pool, flags) | (pool->nap.flags & HAS_NEW);
     settle(pool, WEIR__NAP_YIELDED);
+    weir__record_pool(WEIR__KIND_YIELD, pool, 0, 0);
     return WEIR_OK;
 }
 
@@ -399,15 +403,18 @@ static weir_status take(weir_pool *pool, bool climbs, unsigned timeout_ms, weir_
 /* Gives a pool that sleeps its memory back. */
 static weir_status wake(weir_pool *pool, bool climbs, unsigned timeout_ms, weir_error *error, bool *kept)
 {
+    const struct weir__sleep_ops *sleeps = pool->backing->ops->sleeps;
+    uint64_t begun = pool->w->gpu->now(), bytes = sleeps->asleep(pool->backing);
     weir_status status = take(pool, climbs, timeout_ms, error);
     if (status != WEIR_OK)
         return status;
-    int code = pool->backing->ops->sleeps->wake(pool->backing, kept);
+    int code = sleeps->wake(pool->backing, kept);
     if (code != GPU_SUCCESS)
         return weir__fail_gpu(error, pool->w->gpu, code, "pool '%s' on device %d, which sleeps on, could not be woken", pool->name,
                               pool->device->index);
     atomic_store(&pool->nap.held_elsewhere, 0);
     atomic_fetch_add(&pool->nap.wakes, 1);
+    weir__record_pool(WEIR__KIND_WAKE, pool, bytes, pool->w->gpu->now() - begun);
     return WEIR_OK;
 }
 
@@ -429,6 +436,8 @@ weir_status weir_pool_wake(weir_pool *pool, unsigned timeout_ms, weir_error *err
             return status;
         call_after(pool, is_kept, NULL);
     }
+    if (weir__yielded_is(pool))
+        weir__record_pool(WEIR__KIND_WAKE, pool, 0, 0);
     settle(pool, WEIR__NAP_AWAKE);
     if (kept)
         *kept = is_kept && !(pool->nap.flags & HAS_NEW);

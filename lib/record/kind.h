@@ -28,6 +28,9 @@ enum weir__kind {
     WEIR__KIND_MARK = 43,
     WEIR__KIND_ASKED = 44,
     WEIR__KIND_HELD = 45,
+    WEIR__KIND_YIELD = 46,
+    WEIR__KIND_SLEEP = 47,
+    WEIR__KIND_WAKE = 48,
 };
 
 #endif

@@ -28,6 +28,9 @@ static const uint8_t fields_of[64] = {
     [WEIR__KIND_MARK] = HAS_A,
     [WEIR__KIND_ASKED] = HAS_A | HAS_B,
     [WEIR__KIND_HELD] = HAS_STREAM | HAS_POOL | HAS_BLOCK | HAS_A | HAS_B,
+    [WEIR__KIND_YIELD] = HAS_POOL,
+    [WEIR__KIND_SLEEP] = HAS_POOL | HAS_A | HAS_B,
+    [WEIR__KIND_WAKE] = HAS_POOL | HAS_A | HAS_B,
 };
 
 void weir__trace_put_code(struct weir__trace_bytes *out, unsigned code)

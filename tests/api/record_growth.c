@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * record_growth.c - whose growth of a pool of CUDA's a recording says it was. On the simulator alone: there a call is slow because the test
+ * record_growth.c - whose growth of a pool of CUDA's a recording says it was, and when an arena slept. On the simulator alone: there a call is slow because the test
  * says so, as that of a thread that is preempted, and other threads grow the pool at the moment that the test chooses.
  */
 #include "config.h"
 
 #include <stdio.h>
 
+#include "include/weir_sleep.h"
 #include "lib/pool/weir_internal.h"
 #include "tests/api/hook.h"
 #include "tests/api/traced.h"
@@ -177,6 +178,50 @@ START_TEST(pool_that_refuses_reserves_what_is_live_in_it)
 }
 END_TEST
 
+/* Sleeping ------------------------------------------------------------------------------------------------------------------------------ */
+
+struct naps {
+    unsigned yields, sleeps, wakes;
+    uint64_t went, came, mapped; /* bytes; `mapped` with the growth before */
+};
+
+static bool look_at_naps(void *context, const struct trace_event *event)
+{
+    struct naps *naps = context;
+    naps->yields += event->kind == TRACE_YIELD;
+    naps->sleeps += event->kind == TRACE_SLEEP;
+    naps->wakes += event->kind == TRACE_WAKE;
+    naps->went += event->kind == TRACE_SLEEP ? event->a : 0;
+    naps->came += event->kind == TRACE_WAKE ? event->a : 0;
+    naps->mapped += event->kind == TRACE_MAP ? event->a : 0;
+    naps->mapped -= event->kind == TRACE_UNMAP ? event->a : 0;
+    return true;
+}
+
+START_TEST(sleeps_wakes_and_yields_are_events_of_their_pool)
+{
+    struct naps naps = {0};
+    traced_open("level: pool", "backing: arena");
+    weir_stream *s = scene_create(NULL);
+    void *ptr = scene_malloc(s, 64 * MIB);
+    scene_ok(weir_pool_yield(scene.pool, 0, NULL), "a yield");
+    scene_ok(weir_pool_wake(scene.pool, 0, NULL, NULL), "a wake");
+    scene_ok(weir_pool_sleep(scene.pool, 0, 10000, NULL, NULL), "a sleep");
+    scene_ok(weir_pool_wake(scene.pool, 0, NULL, NULL), "a wake");
+    scene_ok(weir_pool_wake(scene.pool, 0, NULL, NULL), "no wake");
+    uint64_t reserved = scene_pool_stats("main").reserved;
+    scene_free(s, ptr);
+    scene_ok(weir_pool_yield(scene.pool, 0, NULL), "a yield");
+    ck_assert_uint_eq(traced_play(look_at_naps, &naps), 0);
+    ck_assert_uint_eq(naps.yields, 2);
+    ck_assert_uint_eq(naps.sleeps, 1);
+    ck_assert_uint_eq(naps.wakes, 2);
+    ck_assert_uint_ge(naps.went, 64 * MIB);
+    ck_assert_uint_eq(naps.came, naps.went);
+    ck_assert(naps.mapped == reserved || naps.mapped == 0);
+}
+END_TEST
+
 int main(void)
 {
     const char *why = scene_is_sim() ? scene_why_not() : "only the simulator has calls that are slow when a test wants it";
@@ -189,6 +234,6 @@ int main(void)
     suite_add(tcase, slow_request_has_not_grown_what_the_pool_had_before_the_recording,
               slow_request_has_not_grown_what_the_pool_began_with, slow_request_has_grown_no_more_than_its_size_takes,
               request_that_is_refused_has_grown_nothing, what_goes_back_to_keep_to_a_cap_is_recorded,
-              pool_that_refuses_reserves_what_is_live_in_it);
+              pool_that_refuses_reserves_what_is_live_in_it, sleeps_wakes_and_yields_are_events_of_their_pool);
     return suite_run(suite);
 }

@@ -77,7 +77,7 @@ def random_trace(seed):
             if kind == "serve":
                 live[old] = block
         elif kind == "other":
-            other = draw.choice(("map", "unmap", "trim", "figures", "settings", "wait", "rung", "out of memory", "mark", "asked", "synchronise", "held"))
+            other = draw.choice(("map", "unmap", "trim", "figures", "settings", "wait", "rung", "out of memory", "mark", "asked", "synchronise", "held", "sleep", "wake"))
             trace.event(other, stream=1, pool=draw.randrange(5), a=draw.randrange(1 << 22) if other not in ("mark", "rung") else draw.randrange(5),
                         b=draw.randrange(1 << 22), **place)
     if not trace.threads:

@@ -9,6 +9,7 @@ KINDS = {
     "live": (21, "spz"), "cached": (22, "spz"), "map": (32, "pab"), "unmap": (33, "pab"), "trim": (34, "pab"),
     "figures": (35, "pab"), "settings": (36, "pab"), "stream open": (37, "spa"), "stream close": (38, "sp"), "synchronise": (39, "spa"),
     "wait": (40, "pab"), "rung": (41, "pab"), "out of memory": (42, "spab"), "mark": (43, "a"), "asked": (44, "ab"), "held": (45, "spzab"),
+    "yield": (46, "p"), "sleep": (47, "pab"), "wake": (48, "pab"),
 }
 ARENA, HOST, PRIVATE, UNAWARE = 1, 2, 4, 8
 MASK = (1 << 64) - 1

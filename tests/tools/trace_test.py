@@ -434,6 +434,8 @@ def events_are_told_in_words_and_units():
         "rung  main  trim in 5.00 ms": ("rung", {"a": 2, "b": 5 * MS}), "rung  main  9 in 5.00 ms": ("rung", {"a": 9, "b": 5 * MS}),
         "out of memory  main  stream 0x10  1 TiB, at the cap": ("out of memory", {"a": 1 << 40, "b": 1}),
         "out of memory  main  stream 0x10  1 TiB, on the device": ("out of memory", {"a": 1 << 40, "b": 0}),
+        "yield  main": ("yield", {}), "sleep  main  2 MiB in 3.00 ms": ("sleep", {"a": 2 * MIB, "b": 3 * MS}),
+        "wake  main  0 B in 0 s": ("wake", {"a": 0, "b": 0}), "wake  main  2 MiB in 3.00 ms": ("wake", {"a": 2 * MIB, "b": 3 * MS}),
         "asked  for 2 MiB, gave 1 MiB": ("asked", {"a": 2 * MIB, "b": MIB}),
         "held  main  stream 0x10  0x1000  2 MiB of 2 MiB  cudaFree took 20.0 ms": ("held", {**of(0x1000, 2 * MIB), "a": 1, "b": 20 * MS}),
         "held  main  stream 0x10  0x1000  2 MiB of 2 MiB  call 70 took 20.0 ms": ("held", {**of(0x1000, 2 * MIB), "a": 70, "b": 20 * MS}),

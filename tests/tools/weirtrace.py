@@ -31,6 +31,9 @@ KINDS = {
     43: ("mark", "a"),
     44: ("asked", "a b"),
     45: ("held", "stream pool address size given tag stack a b"),
+    46: ("yield", "pool"),
+    47: ("sleep", "pool a b"),
+    48: ("wake", "pool a b"),
 }
 DEFINITIONS = {1: "pool", 2: "tag", 3: "name", 4: "stack", 5: "module", 6: "frame"}
 SERVE_AND_KEEP = (18, 19)

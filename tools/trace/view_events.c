@@ -23,6 +23,8 @@ static void print_figures(const struct trace_event *event)
     case TRACE_MAP:
     case TRACE_UNMAP:
     case TRACE_TRIM:
+    case TRACE_SLEEP:
+    case TRACE_WAKE:
         printf("  %s in %s", event->kind == TRACE_MAP && !event->a ? "unknown size" : SIZE_TEXT(event->a), TIME_TEXT(event->b));
         break;
     case TRACE_FIGURES:

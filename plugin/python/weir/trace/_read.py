@@ -16,7 +16,8 @@ from weir.trace._native import Table
 Columns = Dict[str, Any]
 KINDS = {"malloc": 16, "free": 17, "serve": 18, "keep": 19, "return": 20, "live": 21, "cached": 22, "graph malloc": 23, "graph free": 24}
 KINDS.update({"map": 32, "unmap": 33, "trim": 34, "figures": 35, "settings": 36, "stream open": 37, "stream close": 38})
-KINDS.update({"synchronise": 39, "wait": 40, "rung": 41, "out of memory": 42, "mark": 43, "asked": 44, "held": 45})
+KINDS.update({"synchronise": 39, "wait": 40, "rung": 41, "out of memory": 42, "mark": 43, "asked": 44, "held": 45, "yield": 46})
+KINDS.update({"sleep": 47, "wake": 48})
 # What an event "held" is of, by its column a.
 CALLS = ["call 0", "cudaFree", "cudaFreeHost", "cudaHostAlloc", "cudaMalloc", "cudaMallocManaged", "cudaMallocAsync", "cudaFreeAsync"]
 CALLS += ["cudaMemPoolTrimTo", "cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemRelease"]
