@@ -38,6 +38,7 @@ dist_weirpackagetorch_DATA = \
 	%reldir%/weir/torch/_conf.py \
 	%reldir%/weir/torch/_enable.py \
 	%reldir%/weir/torch/_marks.py \
+	%reldir%/weir/torch/_sleep.py \
 	%reldir%/weir/torch/_memory.py \
 	%reldir%/weir/torch/_streams.py \
 	%reldir%/weir/torch/_summary.py \

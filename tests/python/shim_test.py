@@ -20,7 +20,10 @@ from tap import MIB, fact, main, raises
 from weir import _library
 from weir.torch import _build, _watch
 
-POLICY = "weir: 1\nexact_peaks: true\npools: { tensors: { cache: { largest: 4MiB } }, activations: {}, bounded: { max_size: 64MiB } }\ndefaults: { pool: tensors }\n"
+POLICY = (
+    "weir: 1\nexact_peaks: true\npools: { tensors: { cache: { largest: 4MiB } }, activations: {}, bounded: { max_size: 64MiB }, "
+    "weights: { backing: arena, on_oom: { deadline: 10s } } }\ndefaults: { pool: tensors }\n"
+)
 
 
 def make(size):
@@ -735,6 +738,53 @@ def a_pool_of_the_policy_serves_a_region():
     make(65 * MIB)
     del plain, tensor, other, again, later
     assert torch.cuda.memory_allocated() == 0
+
+
+def free_bytes():
+    return json.loads(_library.load().stats_json(0))["devices"][0]["memory_free"]
+
+
+# The tests of C compare contents: here nothing runs on the GPU.
+@fact
+def a_pool_sleeps_and_wakes_with_its_tensors():
+    with weir.torch.pool("weights"):
+        tensor = make(40 * MIB)
+    free, place = free_bytes(), tensor.data_ptr()
+    assert not weir.torch.is_asleep("weights")
+    for contents in "keep", None, "discard":
+        given = weir.torch.sleep("weights", contents=contents, retain=contents is None)
+        assert given >= 40 * MIB and free_bytes() >= free + 40 * MIB
+        assert weir.torch.is_asleep("weights") and weir.torch.is_asleep() and not weir.torch.is_asleep("tensors")
+        assert weir.torch.sleep("weights") == 0
+        with weir.torch.pool("weights"):
+            assert "asleep or yielded" in str(raises(Exception, make, MIB))
+        assert weir.torch.wake("weights") is (contents != "discard") and weir.torch.wake("weights")
+        assert not weir.torch.is_asleep() and tensor.data_ptr() == place
+    del tensor
+
+
+@fact
+def a_yielded_pool_goes_only_if_somebody_needs_it():
+    with weir.torch.pool("weights"):
+        tensor = make(3 << 30)
+    for mib, goes in (100, False), (5500, True):
+        with weir.torch.yielded("weights", retain=True):
+            other = make(mib * MIB)
+            assert weir.torch.is_asleep("weights") is goes
+            del other
+        assert not weir.torch.is_asleep("weights")
+    weir.torch.yield_pool("weights", contents="discard")
+    weir.torch.sleep("weights", contents="keep")
+    assert weir.torch.wake("weights")
+    del tensor
+
+
+@fact
+def what_cannot_sleep_is_refused_in_words():
+    assert "backing: arena" in str(raises(weir.WeirError, weir.torch.sleep, "activations"))
+    assert "no pool 'weight'" in str(raises(weir.WeirError, weir.torch.wake, "weight"))
+    assert "write 'keep', 'discard'" in str(raises(ValueError, lambda: weir.torch.sleep("weights", contents="zero")))
+    assert "write seconds" in str(raises(ValueError, lambda: weir.torch.wake("weights", timeout=-1)))
 
 
 @fact

@@ -130,6 +130,10 @@ _PROTOTYPES = {
     "weir_stats_take": (ctypes.c_int, [ctypes.c_void_p, _ERROR, ctypes.POINTER(ctypes.c_void_p)]),
     "weir_stats_json": (ctypes.c_size_t, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]),
     "weir_stats_free": (None, [ctypes.c_void_p]),
+    "weir_pool_get": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, _ERROR, ctypes.POINTER(ctypes.c_void_p)]),
+    "weir_pool_sleep": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint, _ERROR, ctypes.POINTER(ctypes.c_uint64)]),
+    "weir_pool_wake": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_uint, _ERROR, ctypes.POINTER(ctypes.c_int)]),
+    "weir_pool_yield": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_uint, _ERROR]),
     "weir_torch_list_blocks": (ctypes.c_size_t, [ctypes.c_int, ctypes.POINTER(Block), ctypes.c_size_t]),
 }
 
@@ -238,6 +242,31 @@ class Library:
             return text.value
         finally:
             self._c.weir_stats_free(stats)
+
+    def pool(self, name: str, device: int) -> ctypes.c_void_p:
+        """That pool of the policy, on a device whose weir is opened if it is not yet."""
+        error, weir, pool = Error(), ctypes.c_void_p(), ctypes.c_void_p()
+        status = self._c.weir_torch_get(device, error, weir) or self._c.weir_pool_get(weir, encoded(name), device, error, pool)
+        if status:
+            error.throw(status)
+        return pool
+
+    def pool_sleep(self, pool: ctypes.c_void_p, flags: int, milliseconds: int) -> int:
+        error, given = Error(), ctypes.c_uint64()
+        if status := self._c.weir_pool_sleep(pool, flags, milliseconds, error, given):
+            error.throw(status)
+        return given.value
+
+    def pool_wake(self, pool: ctypes.c_void_p, milliseconds: int) -> bool:
+        error, kept = Error(), ctypes.c_int()
+        if status := self._c.weir_pool_wake(pool, milliseconds, error, kept):
+            error.throw(status)
+        return bool(kept.value)
+
+    def pool_yield(self, pool: ctypes.c_void_p, flags: int) -> None:
+        error = Error()
+        if status := self._c.weir_pool_yield(pool, flags, error):
+            error.throw(status)
 
     def reset_peaks(self, device: int) -> None:
         self._c.weir_torch_reset_peaks(device)

@@ -14,8 +14,10 @@ from weir.torch import _memory
 from weir.torch._enable import State, enable, mem_pool_allocator, state
 from weir.torch._marks import mark, pool, tag
 from weir.torch._memory import *
+from weir.torch._sleep import is_asleep, sleep, wake, yield_pool, yielded
 from weir.torch._summary import memory_summary
 from weir.torch._watch import Watch, watch
 
 __all__ = ["State", "Watch", "enable", "mark", "mem_pool_allocator", "memory_summary", "pool", "state", "tag", "watch"]
+__all__ += ["is_asleep", "sleep", "wake", "yield_pool", "yielded"]
 __all__ += _memory.__all__
