@@ -130,7 +130,7 @@ static bool is_hopeless(struct weir__climb *climb)
 {
     const struct weir__request *request = climb->request;
     uint64_t max_size = atomic_load(&request->pool->settings.max_size);
-    if (atomic_load(&request->pool->nap.is_shut) && !request->wakes) {
+    if (weir__pool_is_shut(request->pool) && !request->wakes) {
         climb->request->code = WEIR__SERVE_ASLEEP;
         climb->why = "the pool is asleep";
     } else if (max_size && request->asked > max_size && !request->wakes) { /* a sleeper may have more than a cap that was lowered since */

@@ -92,7 +92,7 @@ START_TEST(no_wake_fails_beside_a_neighbour_that_uses_nothing)
     struct player *owner = enter_with("owner", "backing: arena, "), *holder = enter("holder");
     take(owner, "a", 512);
     stage_say(owner, "fill a 7 s; synchronize s; %s", _i ? "yield p" : "sleep p");
-    for (unsigned round = 0, rounds = suite_rounds(60, 1000); round < rounds; round++) {
+    for (unsigned round = 0, rounds = suite_rounds(8, 1000); round < rounds; round++) {
         idle(holder, 768);
         stage_say(owner, "wake p; check a 7 s; %s", _i ? "yield p" : "sleep p");
     }
@@ -105,7 +105,7 @@ START_TEST(wake_that_meets_a_request_succeeds_or_makes_it_wait)
 {
     struct player *owner = enter_yielding("owner", 512);
     struct player *asker = enter_in_a_hurry("asker");
-    for (unsigned round = 0, rounds = suite_rounds(20, 300); round < rounds; round++) {
+    for (unsigned round = 0, rounds = suite_rounds(6, 300); round < rounds; round++) {
         stage_tell(asker, "malloc b 384MiB s; free b s; synchronize s");
         stage_say(owner, "wake p; check a 7 s; yield p");
         stage_hear(asker);
