@@ -6,6 +6,7 @@
 
 #include "lib/gpu/clock.h"
 #include "lib/gpu/sim_machine.h"
+#include "lib/gpu/slots.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -79,22 +80,9 @@ void sim_machine_wake(int process)
 
 /* Life and death of processes ---------------------------------------------------------------------------------------------------------- */
 
-static struct flock slot_lock(int process)
-{
-    return (struct flock){ .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = process, .l_len = 1 };
-}
-
-/* Returns whether another process holds one of these locks. */
-static bool is_locked(int fd, struct flock lock)
-{
-    return fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
-}
-
 static bool is_anybody_alive(int fd)
 {
-    struct flock all = slot_lock(0);
-    all.l_len = SIM_PROCESSES_MAX;
-    return is_locked(fd, all);
+    return gpu_slots_are_taken(fd, 0, SIM_PROCESSES_MAX);
 }
 
 void sim_machine_reap(struct sim_machine *shared)
@@ -104,7 +92,7 @@ void sim_machine_reap(struct sim_machine *shared)
     for (int process = 0; process < SIM_PROCESSES_MAX; process++) {
         if (!shared->processes[process].used || process == sim.machine.self)
             continue;
-        if (!is_locked(sim.machine.fd, slot_lock(process)))
+        if (!gpu_slots_are_taken(sim.machine.fd, process, 1))
             sim_ledger_forget(shared, process);
     }
 }
@@ -132,27 +120,17 @@ static int refuse_other_build(const struct sim_settings *settings, char *why, si
     return refuse(settings, why, len, "another build of Weir runs a machine of that name: choose another name");
 }
 
-/* Returns whether only this user (and root) can lock the file: anyone who can open it could make all others wait for ever. */
-static bool is_ours(const struct stat *status)
-{
-    return S_ISREG(status->st_mode) && status->st_uid == geteuid() && !(status->st_mode & (S_IRWXG | S_IRWXO));
-}
-
 /* Opens the file and takes its flock(), and tries again if another process removed or replaced the file meanwhile. flags: O_CREAT or 0.
    Returns -1 with errno; EPERM: the file is not this user's alone. */
 static int open_file(const char *path, int flags)
 {
     for (;;) {
         struct stat status, named;
-        int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
+        int fd = gpu_slots_open(path, flags, geteuid());
         if (fd < 0)
             return -1;
-        if (flags & O_CREAT)
-            fchmod(fd, 0600); /* the umask may have changed the mode */
-        int error = fstat(fd, &status) != 0 ? errno : is_ours(&status) ? 0 : EPERM;
-        if (!error && flock(fd, LOCK_EX) != 0)
-            error = errno;
-        if (!error && stat(path, &named) == 0 && named.st_ino == status.st_ino && named.st_dev == status.st_dev)
+        int error = flock(fd, LOCK_EX) != 0 ? errno : 0;
+        if (!error && fstat(fd, &status) == 0 && stat(path, &named) == 0 && named.st_ino == status.st_ino && named.st_dev == status.st_dev)
             return fd;
         close(fd);
         if (error && error != EINTR) {
@@ -221,22 +199,12 @@ static struct sim_machine *enter(int fd, const struct sim_settings *settings, ch
     return shared;
 }
 
-static int take_slot(int fd)
-{
-    for (int process = 0; process < SIM_PROCESSES_MAX; process++) {
-        struct flock lock = slot_lock(process);
-        if (fcntl(fd, F_OFD_SETLK, &lock) == 0)
-            return process;
-    }
-    return -1;
-}
-
 static int join(int fd, const struct sim_settings *settings, char *why, size_t len)
 {
     struct sim_machine *shared = enter(fd, settings, why, len);
     if (!shared)
         return -1;
-    int self = take_slot(fd);
+    int self = gpu_slots_take_any(fd, SIM_PROCESSES_MAX);
     if (self < 0) {
         munmap(shared, sizeof(*shared));
         return refuse(settings, why, len, "64 processes are there already, the most there can be");
@@ -309,13 +277,11 @@ int sim_machine_check(const struct sim_settings *settings, char *why, size_t len
 /* The slot's lock is released last, since without it the process counts as dead. */
 static void leave_file(void)
 {
-    struct flock unlock = slot_lock(sim.machine.self);
-    unlock.l_type = F_UNLCK;
     sim_machine_lock();
     sim_ledger_forget(sim.machine.shared, sim.machine.self);
     sim_machine_unlock();
     flock(sim.machine.fd, LOCK_EX);
-    fcntl(sim.machine.fd, F_OFD_SETLK, &unlock);
+    gpu_slots_release(sim.machine.fd, sim.machine.self, 1);
     if (!is_anybody_alive(sim.machine.fd))
         unlink(sim.machine.path);
     close(sim.machine.fd);
