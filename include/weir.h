@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weir.h - GPU memory pools from a policy file. libweir(3) has a guided tour; weir_sleep.h has pools that give their memory away for a time.
+ * weir.h - GPU memory pools from a policy file. Beside it: weir_sleep.h (pools that sleep), weir_reserve.h (claims). libweir(3) has a tour.
  *
  * Compiles alone as C11 and C++17, with and without CUDA's headers: `weir_cuda_stream` and `weir_cuda_pool` are the types that CUDA calls
  * cudaStream_t and cudaMemPool_t.

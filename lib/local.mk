@@ -1,5 +1,5 @@
 ## SPDX-License-Identifier: MIT
-include_HEADERS += include/weir.h include/weir_sleep.h include/weir.hpp
+include_HEADERS += include/weir.h include/weir_sleep.h include/weir_reserve.h include/weir.hpp
 
 ## The rooms, each of which may include those above it in this list (tests/build/house.sh), and lib/gpu/gpu.h:
 ##   base/     errors, fork, events, locks, the service thread: what every room needs, and knows no weir

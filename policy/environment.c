@@ -14,6 +14,7 @@
 
 static const char *const names[] = {
     "WEIR_CONF", "WEIR_CONTROL_DIR", "WEIR_GPU", "WEIR_LOG", "WEIR_POLICY", "WEIR_POLICY_DIR",
+    "WEIR_RESERVATION",
     /* Where files and sockets lie. */
     "HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR",
     /* Which process of which job this is. */

@@ -68,10 +68,14 @@ share_librooms_la_SOURCES = \
 	%reldir%/control/control.h \
 	%reldir%/control/control_answer.c \
 	%reldir%/control/control_answer.h \
+	%reldir%/control/ledger.c \
+	%reldir%/control/ledger.h \
 	%reldir%/control/neighbours.c \
 	%reldir%/control/neighbours.h \
 	%reldir%/control/recording.c \
 	%reldir%/control/recording.h \
+	%reldir%/control/reserve.c \
+	%reldir%/control/reserve.h \
 	%reldir%/open.c \
 	%reldir%/open.h
 

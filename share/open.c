@@ -10,6 +10,7 @@
 #include "lib/pool/log.h"
 #include "share/control/control.h"
 #include "share/control/neighbours.h"
+#include "share/control/reserve.h"
 
 /* A failure is logged, and does not fail weir_open(): the weir serves memory without a control socket, too. */
 static void open_control(weir *w)
@@ -32,6 +33,18 @@ weir_status weir__open_on(const weir_options *options, int device, weir_error *e
         open_control(opened);
     *w = opened;
     return WEIR_OK;
+}
+
+bool weir__may_have_claimed(void)
+{
+    return share_may_have_claimed();
+}
+
+uint64_t weir__claimed(struct weir__device *device, uint64_t *left)
+{
+    uint64_t bytes = share_claimed(device);
+    *left = bytes ? weir__less(bytes, share_held(device)) : 0;
+    return bytes;
 }
 
 weir_status weir_open(const weir_options *options, weir_error *error, weir **w)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* open.h - weir_open(), which also connects a weir to other processes: opens its control socket, and lets it ask neighbours for memory. */
+/* open.h - weir_open(), which also connects a weir to other processes: opens its control socket, lets it ask neighbours for memory, and knows its
+   claims. */
 #ifndef WEIR_SHARE_OPEN_H
 #define WEIR_SHARE_OPEN_H
 
@@ -7,5 +8,10 @@
 
 /* Like weir_open(), but only `device` gets pools and is used: a program that uses one GPU of several must not begin to use the others. */
 weir_status weir__open_on(const weir_options *options, int device, weir_error *error, weir **w);
+
+/* Returns the bytes of the device that this process has claimed (weir_reserve()) or inherited as a claim of `weir run --reserve`; *left: those
+   of them that the weir's pools have not reserved. It is nothing if weir__may_have_claimed() is false. */
+bool weir__may_have_claimed(void);
+uint64_t weir__claimed(struct weir__device *device, uint64_t *left);
 
 #endif

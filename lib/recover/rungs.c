@@ -438,6 +438,7 @@ static bool rung_neighbours(struct weir__climb *climb, void **ptr)
     neighbours.plea.prepare = prepare_plea;
     neighbours.plea.spend = spend_for_plea;
     neighbours.plea.retry = retry_plea;
+    neighbours.plea.vain = &climb->device->recovery.vain;
     neighbours.plea.time_left = climb->deadline > now ? climb->deadline - now : 0;
     if (!rescue || climb->request->pool->native.is_host)
         return false;

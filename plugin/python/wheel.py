@@ -264,7 +264,7 @@ def pack(arguments: argparse.Namespace) -> None:
     wheel.copy("weir/share/weir/python/run/sitecustomize.py", os.path.join(package, "run", "sitecustomize.py"))
     # For C: a linker looks for this name, and a wheel has no links.
     wheel.add("weir/lib/libweir.so", f"INPUT ( {soname} )\n".encode())
-    for path in ["include/weir.h", "include/weir_sleep.h", "include/weir.hpp", "plugin/torch/weir_torch.h", "trace/weir_trace.h"]:
+    for path in ["include/weir.h", "include/weir_sleep.h", "include/weir_reserve.h", "include/weir.hpp", "plugin/torch/weir_torch.h", "trace/weir_trace.h"]:
         wheel.copy("weir/include/" + os.path.basename(path), os.path.join(source, path))
     for path in arguments.config:
         wheel.copy("weir/share/weir/" + os.path.relpath(path, "config"), place(path))

@@ -348,7 +348,7 @@ static bool help_oneself(struct rescue *rescue)
 /* Whether a request of at most this size failed a moment ago, with the same figures. */
 static bool is_known_vain(const struct rescue *rescue)
 {
-    const struct weir__vain *vain = &rescue->plea->device->recovery.vain;
+    const struct weir__vain *vain = rescue->plea->vain;
     return vain->picture == rescue->picture && vain->size <= rescue->plea->size && weir__service_now() < vain->until;
 }
 
@@ -367,7 +367,7 @@ static void look_and_ask(struct rescue *rescue)
             return;
         nanosleep(&(struct timespec){ .tv_nsec = LOOK_PAUSE }, NULL);
     }
-    rescue->plea->device->recovery.vain =
+    *rescue->plea->vain =
         (struct weir__vain){ .picture = rescue->picture, .size = rescue->plea->size, .until = weir__service_now() + VAIN };
 }
 

@@ -43,33 +43,46 @@ static const char *only_place(void)
     return base && base[0] == '/' ? base : NULL;
 }
 
-/* The environment variable that decides where the sockets lie, for error texts. */
-static const char *variable(void)
+/* Writes the place of this process's own control sockets, or that of claims, which is the same for all processes of a user. Returns false if
+   its path is too long. */
+static bool own_place(bool of_claims, char place[SHARE_PATH_SIZE])
 {
-    return only_place() ? "WEIR_CONTROL_DIR" : "XDG_RUNTIME_DIR";
-}
-
-/* Writes the place of this process's own control sockets. Returns false if its path is too long. */
-static bool own_place(char place[SHARE_PATH_SIZE])
-{
-    const char *base = only_place() ? only_place() : share_runtime_directory();
+    const char *base = only_place() || of_claims ? only_place() : share_runtime_directory();
     if (base)
         return make_place(base, place);
     share_temporary_place(geteuid(), place);
     return true;
 }
 
-weir_status share_control_place(bool make, weir_error *error, char path[SHARE_PATH_SIZE])
+static weir_status find_place(bool of_claims, bool make, weir_error *error, char path[SHARE_PATH_SIZE])
 {
     char place[SHARE_PATH_SIZE];
     const char *set = policy_environment("WEIR_CONTROL_DIR");
+    /* The environment variable that decides where they lie, for error texts. */
+    const char *variable = only_place() || of_claims ? "WEIR_CONTROL_DIR" : "XDG_RUNTIME_DIR";
     if (set && set[0] && set[0] != '/')
         return weir__fail(error, WEIR_INVALID, "WEIR_CONTROL_DIR is '%s', which is no absolute path: set it to one as in /run/user/1000, or "
                                                "unset it", policy_quote(set).text);
-    if (own_place(place))
-        return share_make_safe(place, "control", make, variable(), "control sockets", error, path);
-    return weir__fail(error, WEIR_INVALID, "%s is too long for sockets to lie there: use a directory of at most %zu bytes", variable(),
+    if (own_place(of_claims, place))
+        return share_make_safe(place, "control", make, variable, of_claims ? "claims" : "control sockets", error, path);
+    return weir__fail(error, WEIR_INVALID, "%s is too long for sockets to lie there: use a directory of at most %zu bytes", variable,
                       SHARE_PATH_SIZE - 1 - SOCKET_NAME_MAX - (sizeof "/weir/control" - 1));
+}
+
+weir_status share_control_place(bool make, weir_error *error, char path[SHARE_PATH_SIZE])
+{
+    return find_place(false, make, error, path);
+}
+
+weir_status share_claims_path(const char *uuid, weir_error *error, char path[SHARE_PATH_SIZE])
+{
+    char directory[SHARE_PATH_SIZE];
+    weir_status status = find_place(true, true, error, directory);
+    int len = status == WEIR_OK ? snprintf(path, SHARE_PATH_SIZE, "%s/%s" SHARE_CLAIMS_SUFFIX, directory, uuid) : 0;
+    if (len >= (int)SHARE_PATH_SIZE)
+        status = weir__fail(error, WEIR_INVALID, "WEIR_CONTROL_DIR is too long for claims to lie there: use a directory of at most %zu bytes",
+                            SHARE_PATH_SIZE - 1 - strlen(uuid) - (sizeof "/weir/control/" SHARE_CLAIMS_SUFFIX - 1));
+    return status;
 }
 
 weir_status share_control_directory(weir_error *error, char path[SHARE_PATH_SIZE])
@@ -81,16 +94,17 @@ weir_status share_control_directory(weir_error *error, char path[SHARE_PATH_SIZE
 
 struct listing {
     bool sweep, of_exports; /* of_exports: list the sockets of exports, in directories called `share` */
+    bool of_claims;         /* list the files of claims instead of sockets */
     uint64_t deadline;
     struct stat first; /* the first directory listed, as another path may lead to it again; st_nlink 0: none yet */
     char (*paths)[SHARE_PATH_SIZE];
     size_t count, room;
 };
 
-static bool ends_in_lock(const char *name, size_t len)
+static bool ends_in(const char *name, const char *suffix)
 {
-    const size_t suffix = sizeof SHARE_LOCK_SUFFIX - 1;
-    return len > suffix && strcmp(name + len - suffix, SHARE_LOCK_SUFFIX) == 0;
+    size_t len = strlen(name);
+    return len > strlen(suffix) && strcmp(name + len - strlen(suffix), suffix) == 0;
 }
 
 /* The next file of the directory; NULL at its end, or if the time is up. */
@@ -106,7 +120,7 @@ static void sweep_directory(const char *directory, DIR *stream, uint64_t deadlin
     for (const struct dirent *entry; (entry = next_file(stream, &looks, deadline));) {
         char path[SHARE_PATH_SIZE];
         size_t len = strlen(entry->d_name);
-        if (!ends_in_lock(entry->d_name, len))
+        if (!ends_in(entry->d_name, SHARE_LOCK_SUFFIX))
             continue;
         int written = snprintf(path, sizeof path, "%s/%.*s", directory, (int)(len - (sizeof SHARE_LOCK_SUFFIX - 1)), entry->d_name);
         if (written > 0 && (size_t)written < sizeof path)
@@ -164,7 +178,8 @@ static void add_sockets(struct listing *listing, const char *directory, DIR *str
         if (!is_own && (looks > FILES_MAX || listing->count - first == SHARE_SOCKETS_MAX))
             break;
         /* A longer path cannot be a socket's: nobody could connect to it. */
-        if (share_join(path, directory, entry->d_name) && is_socket(path, entry))
+        if (share_join(path, directory, entry->d_name) &&
+            (listing->of_claims ? ends_in(path, SHARE_CLAIMS_SUFFIX) : is_socket(path, entry)))
             listing->count++;
     }
     if (listing->count > first)
@@ -238,19 +253,28 @@ static void hand_over(struct listing *listing, char (**paths)[SHARE_PATH_SIZE], 
     *count = listing->count;
 }
 
+static void list_control(struct listing *listing, char (**paths)[SHARE_PATH_SIZE], size_t *count)
+{
+    char own[SHARE_PATH_SIZE];
+    if (own_place(listing->of_claims, own))
+        add_place(listing, own, geteuid());
+    if (!only_place() && !listing->of_claims)
+        add_user(listing, geteuid());
+    if (!only_place() && !listing->of_claims && geteuid() == 0)
+        add_others(listing, RUNTIME_BASE, "", runtime_place);
+    if (!only_place() && geteuid() == 0)
+        add_others(listing, SHARE_TEMPORARY_BASE, SHARE_TEMPORARY_PREFIX, share_temporary_place);
+    hand_over(listing, paths, count);
+}
+
 void share_control_sockets(bool sweep, uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], size_t *count)
 {
-    struct listing listing = { .sweep = sweep, .deadline = deadline };
-    char own[SHARE_PATH_SIZE];
-    if (own_place(own))
-        add_place(&listing, own, geteuid());
-    if (!only_place())
-        add_user(&listing, geteuid());
-    if (!only_place() && geteuid() == 0) {
-        add_others(&listing, RUNTIME_BASE, "", runtime_place);
-        add_others(&listing, SHARE_TEMPORARY_BASE, SHARE_TEMPORARY_PREFIX, share_temporary_place);
-    }
-    hand_over(&listing, paths, count);
+    list_control(&(struct listing){ .sweep = sweep, .deadline = deadline }, paths, count);
+}
+
+void share_claims_files(uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], size_t *count)
+{
+    list_control(&(struct listing){ .of_claims = true, .deadline = deadline }, paths, count);
 }
 
 void share_export_sockets(uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], size_t *count)

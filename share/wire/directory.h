@@ -38,6 +38,14 @@ weir_status share_control_place(bool make, weir_error *error, char path[SHARE_PA
 #define SHARE_LIST_TIME (100 * GPU_MILLISECOND) /* for callers that have no deadline of their own */
 void share_control_sockets(bool sweep, uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], size_t *count);
 
+/* The file with the claims of this user on a GPU (share/control/ledger.h), in a directory that is made if it is missing. All processes of a
+   user have to agree on it, so $XDG_RUNTIME_DIR, which some of them may lack, does not count: it lies in $WEIR_CONTROL_DIR, or else in
+   /tmp/weir-UID. Returns WEIR_OK, WEIR_REFUSED or WEIR_INVALID as above. share_claims_files() lists these files, bounded as above; for
+   root those of all users. */
+#define SHARE_CLAIMS_SUFFIX ".claims"
+weir_status share_claims_path(const char *uuid, weir_error *error, char path[SHARE_PATH_SIZE]);
+void share_claims_files(uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], size_t *count);
+
 /* Lists every socket of an export in `weir/share` in this user's $XDG_RUNTIME_DIR, or else /run/user/UID, and in /tmp/weir-UID/share;
    for root those of all users. Sockets that other users may connect to are in another directory (place.h). Bounded as above. */
 void share_export_sockets(uint64_t deadline, char (**paths)[SHARE_PATH_SIZE], size_t *count);

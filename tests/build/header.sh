@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# weir.h and weir_sleep.h compile alone, as C and as C++, with and without CUDA's headers, with either meaning of stream 0, and without a warning.
+# weir.h, and each weir_*.h beside it, compiles alone, as C and as C++, with and without CUDA's headers, with either meaning of stream 0, and without a warning.
 # shellcheck source=tests/build/tap.sh
 . "${top_srcdir:-.}/tests/build/tap.sh"
 
@@ -16,7 +16,13 @@ for name in c++ g++ clang++; do
 done
 
 printf '#include "include/weir.h"\n' >"$tap_dir/alone.c"
-printf '#include "include/weir_sleep.h"\n' >"$tap_dir/sleep.c"
+rest=
+for header in "$top_srcdir"/include/weir_*.h; do
+    name=${header##*/}
+    name=${name%.h}
+    printf '#include "include/%s.h"\n' "$name" >"$tap_dir/$name.c"
+    rest="$rest $name"
+done
 printf '#include <cuda_runtime_api.h>\n#include "include/weir.h"\n' >"$tap_dir/cuda_first.c"
 printf '#include "include/weir.h"\n#include <cuda_runtime_api.h>\n' >"$tap_dir/cuda_last.c"
 # The types are CUDA's own, so that handles pass without a cast.
@@ -48,11 +54,11 @@ compiles() {
     $1 -Wall -Wextra -Wpedantic -Werror -fsyntax-only $cuda -I"$top_srcdir" $2 "$tap_dir/$3.c"
 }
 
-for file in alone sleep calls cuda_first cuda_last types; do
+for file in $rest alone calls cuda_first cuda_last types; do
     for streams in "" -DCUDA_API_PER_THREAD_DEFAULT_STREAM; do
         name=${file}_compiles${streams:+_with_per_thread_streams}
         case $file in
-        alone | sleep | calls) ;;
+        alone | calls | weir_*) ;;
         *) if [ -z "$cuda" ]; then
             skip "$name" "configured without CUDA's headers"
             continue

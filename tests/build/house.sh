@@ -68,7 +68,7 @@ policy_files=$(find policy -name '*.[ch]')
 gpu_files=$(find lib/gpu -name '*.[ch]')
 lib_files=$(find lib -maxdepth 1 -name '*.[ch]')
 base='config\.h"|include/weir(_sleep)?\.h|lib/gpu/gpu\.h|lib/gpu/clock\.h|policy/|lib/base/'
-share_base='share/base/|include/weir\.h|lib/|policy/|config\.h"'
+share_base='share/base/|include/weir[a-z_]*\.h|lib/|policy/|config\.h"'
 # What may not call CUDA: all but lib/gpu/cuda* and the programs that show or measure it.
 cuda_free=$(find include policy lib share trace audit plugin/torch tools -name '*.[ch]' ! -path 'lib/gpu/cuda*')
 # The simulator dies where CUDA does, and says why.
@@ -113,8 +113,8 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
     check "tools_record_includes_no_other_command" includes_only "tools/common/|tools/record/|audit/report\.h|$above_share" tools/record/*.[ch]
     check "headers_include_each_other_one_way" headers_include_one_way $(find include policy lib share trace plugin/torch tools -name '*.h')
     check "public_header_includes_no_other_file_of_ours" includes_only '<' include/weir.h
-    check "public_header_of_sleep_includes_the_first_alone" includes_only 'weir\.h"' include/weir_sleep.h
-    check "public_header_of_cxx_includes_those_of_c_alone" includes_only 'weir(_sleep)?\.h"' include/weir.hpp
+    check "public_headers_beside_it_include_it_alone" includes_only 'weir\.h"' include/weir_*.h
+    check "public_header_of_cxx_includes_those_of_c_alone" includes_only 'weir(_[a-z]+)?\.h"' include/weir.hpp
     check "only_the_waist_calls_cuda" calls_nothing '\<cuda[A-Z][A-Za-z]*\(|cuda_runtime|cuda\.h' $cuda_free
     check "library_never_prints_exits_or_aborts" \
         calls_nothing '\<(printf|puts|putchar|perror|fprintf|vfprintf|fputs|exit|_exit|_Exit|abort|assert) *\(' $library_files

@@ -31,9 +31,7 @@ has_simulator_as_configured() {
     [ $found = $wanted ] || { head "$tap_dir/simulated" && return 1; }
 }
 
-# The paths have no spaces that Automake would take.
-# shellcheck disable=SC2086
-declared $headers >"$tap_dir/header"
+declared "$top_srcdir"/include/weir*.h >"$tap_dir/header"
 mapped "$top_srcdir/lib/libweir.map" >"$tap_dir/map"
 exported "$library" >"$tap_dir/library"
 

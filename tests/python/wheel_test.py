@@ -108,7 +108,7 @@ def it_has_all_that_is_asked_of_it_and_nothing_of_the_build():
     with zipfile.ZipFile(made()) as archive:
         names = set(archive.namelist())
     wanted = "bin/weir lib/libweir-audit.so lib/libweir-torch.so lib/libweir-trace.so.0 lib/libweir.so lib/libweir.so.0 py.typed".split()
-    wanted += ["include/weir.h", "include/weir_sleep.h", "include/weir.hpp", "include/weir_torch.h", "include/weir_trace.h"]
+    wanted += ["include/weir.h", "include/weir_sleep.h", "include/weir_reserve.h", "include/weir.hpp", "include/weir_torch.h", "include/weir_trace.h"]
     for folder, place, ending in [
         ("plugin/python/weir", "", ".py"),
         ("plugin/python/weir/share", "share/", ".py"),

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "include/weir_reserve.h"
+
 static weir_status pool(void)
 {
     weir_stats *stats;
@@ -81,11 +83,27 @@ static weir_status stop_at_give(void)
     return WEIR_OK;
 }
 
+static weir_reservation *claim;
+
+static weir_status reserve(void)
+{
+    return weir_reserve(actor.w, actor.device, actor_number(actor.words[1]), (unsigned)actor_number(actor.words[2]), &actor.error, &claim);
+}
+
+static weir_status unreserve(void)
+{
+    weir_reservation_end(claim);
+    claim = NULL;
+    return WEIR_OK;
+}
+
 const struct command actor_memory_commands[] = {
     { "pool", "POOL: its figures", pool },
     { "asks", ": what neighbours asked of each other", asks },
     { "pool_malloc", "POOL NAME BYTES STREAM", pool_malloc },
     { "starve", "COUNT BYTES STREAM: so many requests, none of which can be served", starve },
+    { "reserve", "BYTES MS: claims so much of the device, and waits so long for room", reserve },
+    { "unreserve", ": ends the last claim", unreserve },
     { "stop_at", "N: stops itself at the N-th message point from now on", stop_at },
     { "stop_at_give", ": stops itself when it is asked to give", stop_at_give },
     { NULL, NULL, NULL },

@@ -33,6 +33,13 @@ tests_share_control_record_LDADD = tests/api/libfixture.la
 tests_share_control_strangers_SOURCES = %reldir%/control_strangers.c %reldir%/control_scene.c %reldir%/control_scene.h
 tests_share_control_strangers_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_control_strangers_LDADD = tests/api/libfixture.la
+## What processes claim of a GPU (share/control/ledger.h).
+check_PROGRAMS += tests/share/claims tests/share/claims_die
+TESTS += tests/share/claims tests/share/claims_die
+tests_share_claims_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_claims_LDADD = tests/api/libfixture.la
+tests_share_claims_die_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_claims_die_LDADD = share/libshare.la tests/support/libsuite.la
 check_PROGRAMS += tests/share/environment
 TESTS += tests/share/environment
 tests_share_environment_SOURCES = %reldir%/environment.c %reldir%/control_scene.c %reldir%/control_scene.h
@@ -85,6 +92,7 @@ tests_share_libstage_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_libstage_la_LIBADD = share/libshare.la tests/support/libsuite.la
 
 share_stage_tests = \
+	tests/share/claims_neighbours \
 	tests/share/ends \
 	tests/share/faults \
 	tests/share/figures \
@@ -110,6 +118,7 @@ share_stage_tests = \
 check_PROGRAMS += $(share_stage_tests)
 ## The others are in tests/local.mk.
 TESTS += \
+	tests/share/claims_neighbours \
 	tests/share/faults \
 	tests/share/figures \
 	tests/share/floods \
@@ -138,6 +147,9 @@ tests_share_late_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_late_LDADD = tests/share/libstage.la
 tests_share_neighbours_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_neighbours_LDADD = tests/share/libstage.la
+tests_share_claims_neighbours_SOURCES = tests/share/claims_neighbours.c tests/share/neighbourhood.c tests/share/neighbourhood.h
+tests_share_claims_neighbours_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_claims_neighbours_LDADD = tests/share/libstage.la
 tests_share_neighbours_SOURCES = tests/share/neighbours.c tests/share/neighbourhood.c tests/share/neighbourhood.h
 tests_share_neighbours_wait_SOURCES = tests/share/neighbours_wait.c tests/share/neighbourhood.c tests/share/neighbourhood.h
 tests_share_neighbours_wait_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ledger.h - the claims of this user's processes on one GPU, in a file that all of them share: asking each process by messages would not be
+ * atomic.
+ *
+ * A claim is a slot (lib/gpu/slots.h), and lives as long as a descriptor of the opening of the file that locked the slot. The lock of one
+ * more slot, held for some system calls, orders sums and new claims. What the file says counts only where the slot is locked and the
+ * figures can be true, so a claimant may be killed at any instant, and the file may be cut or overwritten: nobody else's claim suffers.
+ * The file is never removed. If somebody removes it, the claims in it go on, but claims in the new file do not see them. No state.
+ */
+#ifndef WEIR_SHARE_LEDGER_H
+#define WEIR_SHARE_LEDGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "include/weir.h"
+
+#define SHARE_CLAIMS_MAX 256 /* of one user on one GPU */
+
+/* A claim, as its slot of the file has it. */
+struct share_claim {
+    uint64_t bytes;
+    uint64_t mark;    /* a random number of the process that made it; a command that inherits the claim knows it by this */
+    uint32_t pid;     /* the claimant, as it sees itself */
+    char program[44]; /* its name, for people */
+};
+
+struct share_claims {
+    size_t count;
+    uint64_t bytes; /* of all of them */
+    struct share_claim items[SHARE_CLAIMS_MAX];
+};
+
+/* Opens the file for the GPU, which is made if it is missing. *fd: for share_ledger_close(), closed on exec. Returns WEIR_OK; WEIR_REFUSED or WEIR_INVALID (its directory or the file is not this user's alone, or cannot
+   be made) or WEIR_NO_HOST_MEMORY (no descriptors, or no room on the disk). */
+weir_status share_ledger_open(const char *uuid, weir_error *error, int *fd);
+
+/* Finds the claims of others than this opening; of claims on a device that has `memory` bytes. Claims that are being made are waited for
+   until the deadline, by weir__service_now(), but for a moment at the least. Returns 0 or an errno; ETIMEDOUT: a process that makes one
+   is stopped. */
+int share_ledger_read(int fd, uint64_t memory, uint64_t deadline, struct share_claims *others);
+
+/* The same, then makes the claim by this opening if it fits into `room` beside the others. Also returns EAGAIN (it does not fit) or EUSERS
+   (every slot is taken). */
+int share_ledger_claim(int fd, const struct share_claim *claim, uint64_t memory, uint64_t room, uint64_t deadline,
+                       struct share_claims *others);
+
+/* Ends the claim that was made by the opening, if there is one, and closes it. A copy of the descriptor that is closed does so only if it is
+   the last one. */
+void share_ledger_close(int fd);
+
+#endif
