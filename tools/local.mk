@@ -22,6 +22,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/common/change.c \
 	%reldir%/common/change.h \
 	%reldir%/common/child.c \
+	%reldir%/common/claims.c \
+	%reldir%/common/claims.h \
 	%reldir%/common/child.h \
 	%reldir%/common/command.c \
 	%reldir%/common/command.h \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* ps.c - `weir ps` and `weir top`: the live processes with pools, what these hold, and who helped whom; once, or again and again. */
 #include "lib/about.h"
+#include "tools/common/claims.h"
 #include "tools/common/command.h"
 #include "tools/common/environment.h"
 #include "tools/common/format.h"
@@ -164,12 +165,14 @@ static void print_words(const struct processes *processes, const struct view *vi
         fprintf(out, "WEIR_CONTROL_DIR is set, so that only those are looked for that have the same, %s.\n", SHOWN(directory));
     if (view->is_watch)
         print_reasons(processes, out);
-    if (!has_answer)
-        return;
-    print_pools(processes, out);
-    fputc('\n', out);
-    print_devices(processes, out);
-    print_labels(processes, out);
+    if (has_answer) {
+        print_pools(processes, out);
+        fputc('\n', out);
+        print_devices(processes, out);
+        print_labels(processes, out);
+    }
+    if (!view->count)
+        claims_print(out);
     if (has_stranger)
         fputs("\n* in another PID namespace, and this its number there\n", out);
 }
@@ -294,7 +297,7 @@ static int look(const struct view *view, FILE *out, bool *is_lost)
     if (view->list)
         (strcmp(view->list, "pids") == 0 ? list_pids : list_pools)(&processes, out);
     else if (view->is_json && (processes.count > 0 || status == EXIT_GOOD))
-        processes_json(&processes, json_answer, status, view->is_watch);
+        processes_json(&processes, json_answer, view->count ? NULL : claims_json, status, view->is_watch);
     else if (!view->is_json && (view->count == 0 || processes.count > 0))
         print_words(&processes, view, out);
     if (!view->is_watch || view->list)
@@ -405,6 +408,8 @@ const struct command command_ps = {
         "the help of neighbours; how often this process asked neighbours and what it GOT; how often it was asked and what it GAVE;\n"
         "its QUOTA, as far as its environment lets it have less than the device has.\n"
         "Processes of a job are in a third one, with their rank, job and pod as their environment had them at the start.\n"
+        "Without a PID, the last one has what processes claim of a GPU by weir_reserve() or 'weir run --reserve', whether or not they can be\n"
+        "asked; PID is what the process calls itself.\n"
         "A process with several weirs is shown as PID.1, PID.2 and so on, and may be named so.\n"
         "With --watch the one that has most reserved comes first, and a terminal shows each look where the last one was; with --json\n"
         "besides each is a line. It ends when a PID is gone.\n"

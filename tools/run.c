@@ -1,17 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /* run.c - `weir run`: runs a command in whose Python processes torch allocates from Weir, and says if none of them came to that. */
+#include "lib/base/number.h"
+#include "lib/gpu/clock.h"
 #include "policy/policy.h"
+#include "share/control/reserve.h"
+#include "share/open.h"
+#include "share/wire/socket.h"
 #include "tools/common/child.h"
 #include "tools/common/command.h"
 #include "tools/common/environment.h"
+#include "tools/common/format.h"
 #include "tools/common/source.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +32,10 @@
 #define WEIR_PYTHON_DIR "/usr/local/share/weir/python"
 #endif
 
-enum { OPT_POLICY, OPT_NO_PATCH, OPT_REQUIRE, OPT_GPU };
+enum { OPT_POLICY, OPT_NO_PATCH, OPT_REQUIRE, OPT_GPU, OPT_RESERVE, OPT_WAIT, OPT_DEVICE };
+
+/* That of a claim for which there was no room in time: EX_TEMPFAIL of sysexits.h, by which batch systems know what to try again. */
+enum { EXIT_NO_ROOM = 75 };
 
 static const struct command_option options[] = {
     [OPT_POLICY] =
@@ -30,6 +43,9 @@ static const struct command_option options[] = {
     [OPT_NO_PATCH] = {.name = "no-patch", .kind = OPTION_FLAG, .help = "leave torch.cuda.memory_stats() and its like as they are, even without the shim"},
     [OPT_REQUIRE] = {.name = "require", .kind = OPTION_FLAG, .help = "fail if no torch allocated from Weir"},
     [OPT_GPU] = {.name = "gpu", .kind = OPTION_TEXT, .placeholder = "cuda|sim", .help = "sim: for tests that run no kernel (default: cuda)"},
+    [OPT_RESERVE] = {.name = "reserve", .kind = OPTION_TEXT, .placeholder = "SIZE", .help = "claim so much of the GPU for the command, before it starts"},
+    [OPT_WAIT] = {.name = "wait", .kind = OPTION_TEXT, .placeholder = "TIME", .help = "how long to wait for room for the claim, as in 60s (default: not at all)"},
+    [OPT_DEVICE] = {.name = "device", .kind = OPTION_COUNT, .placeholder = "NUMBER", .help = "which GPU the claim is for (default: 0)", .low = 0, .high = 63},
     {0},
 };
 
@@ -98,6 +114,102 @@ static int set_gpu(const char *asked)
     }
     set_variable("WEIR_RUN_GPU", format_text("%s", asked ? asked : ""));
     return EXIT_GOOD;
+}
+
+/* The claim ------------------------------------------------------------------------------------------------------------------------------ */
+
+struct claim {
+    uint64_t bytes;
+    unsigned wait_ms;
+    int device;
+    const char *gpu, *policy; /* of the command line, or NULL */
+    const char *program;
+};
+
+/* What the claimer below answers, with the descriptor that keeps the claim. */
+struct claimed {
+    weir_status status;
+    char text[sizeof((weir_error *)0)->text];
+    uint64_t mark; /* by which the command's processes know the claim */
+};
+
+/*
+ * Of the child of a fork: claims in the name of its parent, and hands the claim over. The parent itself must not use the GPU, as that would
+ * take memory for as long as the command runs. The policy's pools are not made, as they might take some; their leave_free counts.
+ */
+static _Noreturn void become_claimer(const struct claim *claim, pid_t parent, int told)
+{
+    weir *w = NULL;
+    weir_reservation *r = NULL;
+    weir_error error = WEIR_ERROR_INIT;
+    weir_options open = {.size = sizeof open, .policy_text = "weir: 1\npools: { claimer: {} }\n", .gpu = claim->gpu};
+    struct policy *policy = NULL;
+    char *text = NULL;
+    uint64_t leave = 0;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent || source_load(claim->policy, &policy, &text) != EXIT_GOOD)
+        exit(EXIT_TROUBLE);
+    unsetenv("WEIR_CONF"); /* its assignments are in the policy, and not for this text */
+    struct claimed claimed = {.status = weir__open_on(&open, claim->device, &error, &w)};
+    for (size_t i = 0; i < policy->pool_count && w; i++)
+        leave = weir__larger(leave, policy_size_bytes(policy->pools[i].leave_free, w->devices[claim->device].quota.bytes));
+    if (w)
+        claimed.status = share_reserve(w, claim->device, claim->bytes, leave, claim->wait_ms, claim->program, parent, &error, &r);
+    memcpy(claimed.text, error.text, sizeof claimed.text);
+    claimed.mark = r ? r->claim.mark : 0;
+    share_send(told, &claimed, sizeof claimed, r ? r->fd : -1);
+    exit(EXIT_GOOD); /* and nothing is closed, as that would end the claim */
+}
+
+/* Claims; the descriptor is one of this process then, which the command inherits. Returns an exit status, after a complaint if it is bad. */
+static int make_claim(const struct claim *claim)
+{
+    struct claimed claimed;
+    int ends[2], fd = -1;
+    size_t len = 0;
+    pid_t self = getpid(), child = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0 ? fork() : -1;
+    if (child == 0)
+        become_claimer(claim, self, ends[1]);
+    if (child < 0) {
+        complain("run: --reserve: no process can be started that claims: %s", strerror(errno));
+        return EXIT_TROUBLE;
+    }
+    close(ends[1]);
+    while (poll(&(struct pollfd){.fd = ends[0], .events = POLLIN}, 1, -1) < 0 && errno == EINTR)
+        ;
+    bool is_told = share_receive(ends[0], &claimed, sizeof claimed, &len, &fd) == SHARE_DONE && len == sizeof claimed;
+    close(ends[0]);
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        ;
+    if (is_told && claimed.status == WEIR_OK && fcntl(fd, F_SETFD, 0) == 0) {
+        const char *others = variable("WEIR_RESERVATION");
+        set_variable("WEIR_RESERVATION", format_text("%s%s%016" PRIx64, others ? others : "", others ? "," : "", claimed.mark));
+        return EXIT_GOOD;
+    }
+    complain("run: --reserve: %s", is_told ? claimed.text : "the process that was to claim has died");
+    return is_told && claimed.status == WEIR_TIMEOUT ? EXIT_NO_ROOM : EXIT_TROUBLE;
+}
+
+static int reserve(const struct command_call *call)
+{
+    const struct option_value *size = &call->options[OPT_RESERVE], *wait = &call->options[OPT_WAIT], *device = &call->options[OPT_DEVICE];
+    const char *slash = strrchr(call->operands[0], '/');
+    struct claim claim = {.device = (int)device->count, .gpu = call->options[OPT_GPU].text, .policy = call->options[OPT_POLICY].text,
+                          .program = slash ? slash + 1 : call->operands[0]};
+    uint64_t time = 0;
+    if (!size->given && !wait->given && !device->given)
+        return EXIT_GOOD;
+    if (!size->given)
+        complain("run: --%s is for a claim: give --reserve=SIZE as well", wait->given ? "wait" : "device");
+    else if (!size_read(size->text, &claim.bytes))
+        complain("run: --reserve=%s: write bytes, or a number with a unit, as in 20GiB", size->text);
+    else if (wait->given && (!time_read(wait->text, &time) || time / GPU_MILLISECOND > INT_MAX))
+        complain("run: --wait=%s: write seconds, or a number with a unit, as in 60s or 5m, and at most 24 days", wait->text);
+    else {
+        claim.wait_ms = (unsigned)(time / GPU_MILLISECOND);
+        return make_claim(&claim);
+    }
+    return EXIT_TROUBLE;
 }
 
 /* How far the command came -------------------------------------------------------------------------------------------------------------- */
@@ -182,6 +294,8 @@ static int run(const struct command_call *call)
         status = set_gpu(call->options[OPT_GPU].text);
     if (status == EXIT_GOOD)
         status = set_python();
+    if (status == EXIT_GOOD)
+        status = reserve(call);
     char *path = status == EXIT_GOOD ? make_reached() : NULL;
     if (!path && (status != EXIT_GOOD || call->options[OPT_REQUIRE].given))
         return status == EXIT_GOOD ? EXIT_TROUBLE : status;
@@ -206,10 +320,15 @@ const struct command command_run_program = {
         "Checks the policy, then runs COMMAND such that in each of its Python processes that imports torch, Weir is torch's allocator as\n"
         "after weir.torch.enable(patch=True). The program needs no change, and processes that it starts, such as those of torchrun, use Weir\n"
         "as well. Python's options -E, -I and -S ignore the environment or the site and so keep Weir out; a line at the end says so.\n"
+        "With --reserve, COMMAND starts once SIZE fits beside what others claim of the GPU and the leave_free of the policy, and that much is\n"
+        "free: neighbours are asked for memory that they do not use. The claim lasts as long as COMMAND, or a process that inherits it, and in it\n"
+        "torch.cuda.mem_get_info() tells of the claim. Nothing is allocated. 'weir ps' shows claims.\n"
         "Exit status: that of COMMAND; 1 the policy is bad, 2 it or Weir's own files cannot be read, no torch allocated from Weir with\n"
-        "--require, or wrong usage, 126 COMMAND cannot be run, 127 there is none.",
+        "--require, nothing can be claimed, or wrong usage, 75 there was no room for the claim in time, 126 COMMAND cannot be run, 127 there\n"
+        "is none.",
     .example = "  weir run --policy=training.yaml -- python3 train.py --epochs 90\n"
-               "  weir run -- torchrun --nproc-per-node=2 train.py\n",
+               "  weir run -- torchrun --nproc-per-node=2 train.py\n"
+               "  weir run --reserve=20GiB --wait=60s -- vllm serve MODEL\n",
     .options = options,
     .run = run,
 };

@@ -18,6 +18,7 @@ dist_check_SCRIPTS += \
 	%reldir%/record.sh \
 	%reldir%/replay.sh \
 	%reldir%/replay_traces.sh \
+	%reldir%/reserve.sh \
 	%reldir%/run.sh \
 	%reldir%/show.sh \
 	%reldir%/stats.sh \

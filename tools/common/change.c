@@ -46,7 +46,7 @@ int change_process(const char *subcommand, const struct command_call *call, cons
     }
     const struct process *one = processes.count == 1 ? &processes.items[0] : NULL;
     if (is_json && one)
-        processes_json(&processes, NULL, status, false);
+        processes_json(&processes, NULL, NULL, status, false);
     else if (one && status == EXIT_GOOD)
         printf("process %s (%s): %s\n", process_name(one, &(struct text){{0}}), one->program, done);
     processes_free(&processes);

@@ -39,14 +39,25 @@ const char *format_count(struct text *text, uint64_t count)
     return text->chars;
 }
 
-bool size_read(const char *text, uint64_t *bytes)
+/* plain: the factor of a number without a unit. */
+static bool read_quantity(const char *text, const struct policy_unit *units, uint64_t plain, uint64_t *value)
 {
     struct policy_number number;
     if (policy_number_read(text, &number) != POLICY_NUMBER_OK)
         return false;
-    uint64_t factor = number.unit[0] ? 0 : 1;
-    for (const struct policy_unit *unit = policy_size_units; unit->name; unit++)
+    uint64_t factor = number.unit[0] ? 0 : plain;
+    for (const struct policy_unit *unit = units; unit->name; unit++)
         if (strcmp(number.unit, unit->name) == 0)
             factor = unit->factor;
-    return factor && policy_number_scale(&number, factor, bytes) == POLICY_NUMBER_OK;
+    return factor && policy_number_scale(&number, factor, value) == POLICY_NUMBER_OK;
+}
+
+bool size_read(const char *text, uint64_t *bytes)
+{
+    return read_quantity(text, policy_size_units, 1, bytes);
+}
+
+bool time_read(const char *text, uint64_t *nanoseconds)
+{
+    return read_quantity(text, policy_time_units, POLICY_SECOND, nanoseconds);
 }

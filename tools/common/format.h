@@ -25,5 +25,7 @@ const char *format_count(struct text *text, uint64_t count);
 
 /* The bytes of a size as a policy has it: "512", "512MiB", "1.5GiB". false: it is none. */
 bool size_read(const char *text, uint64_t *bytes);
+/* The nanoseconds of a time as a policy has it, "500ms", "60s" or "2m", or of seconds without a unit. */
+bool time_read(const char *text, uint64_t *nanoseconds);
 
 #endif

@@ -88,10 +88,10 @@ const char *process_user(uint32_t uid, struct text *text);
 const char *process_age(uint64_t age_ms, struct text *text);
 /* Begins an object with what tells the process apart, its program (null: not known), and how the question ended; the caller ends it. */
 void process_json(struct json *json, const struct process *process);
-/* Prints a JSON document: such an object for each process, with what `more` adds (NULL: nothing), and then the exit status. in_line: it is
-   one line. */
-void processes_json(const struct processes *processes, void (*more)(struct json *json, const struct process *process), int status,
-                    bool in_line);
+/* Prints a JSON document: such an object for each process, with what `more` adds, then what `rest` adds (NULL: nothing), and the exit
+   status. in_line: it is one line. */
+void processes_json(const struct processes *processes, void (*more)(struct json *json, const struct process *process),
+                    void (*rest)(struct json *json), int status, bool in_line);
 
 /* For each of the texts the index of the first one that is the same: its own, where no earlier one is. The caller's to free(). Hostile
    processes tell of hundreds of thousands of names: they are sorted, as to compare each with all others would take hours. */

@@ -54,8 +54,8 @@ void process_json(struct json *json, const struct process *process)
         json_string(json, "reason", process->reason);
 }
 
-void processes_json(const struct processes *processes, void (*more)(struct json *json, const struct process *process), int status,
-                    bool in_line)
+void processes_json(const struct processes *processes, void (*more)(struct json *json, const struct process *process),
+                    void (*rest)(struct json *json), int status, bool in_line)
 {
     struct json json = JSON_INIT(stdout);
     if (in_line)
@@ -69,6 +69,8 @@ void processes_json(const struct processes *processes, void (*more)(struct json 
         json_end(&json);
     }
     json_end(&json);
+    if (rest)
+        rest(&json);
     json_uint(&json, "status", (uint64_t)status);
     json_end(&json);
 }
