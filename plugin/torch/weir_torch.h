@@ -228,6 +228,13 @@ WEIR_API int weir_torch_pool_has(int device, weir_torch_pool_id id, const void *
 /* Returns how often begin and hold were called for that id, less the calls of release. */
 WEIR_API int weir_torch_pool_uses(int device, weir_torch_pool_id id);
 
+/*
+ * What the process has claimed of the device by weir_reserve() (weir_reserve.h), with what it inherited as a claim of `weir run --reserve`:
+ * *total bytes, of which the pools of its weir have not reserved *free yet. Both are 0 without a claim; then a device that is not in use
+ * stays so. Otherwise statuses as weir_torch_get().
+ */
+WEIR_API WEIR_CHECK weir_status weir_torch_claim(int device, weir_error *error, uint64_t *total, uint64_t *free);
+
 /* Calls weir_mark() on every device in use. */
 WEIR_API weir_status weir_torch_mark(const char *name);
 

@@ -740,6 +740,20 @@ def patch_routes_torchs_functions_to_weir():
 
 
 @fact
+def memory_of_the_device_is_told_through_weir_where_a_claim_was_inherited_and_only_there():
+    code = """
+        weir.torch.enable(POLICY, shim=False)
+        for module in (torch.cuda, memory):
+            print(module.mem_get_info is weir.torch.mem_get_info, end=" ")
+        for function in (torch.cuda.mem_get_info, weir.torch.mem_get_info):
+            print(function(), function("cuda:1"), end=" ")
+        """
+    told = "(700, 800) (700, 801) (700, 800) (700, 801)"
+    for variables, wanted in [({}, "False False "), ({"WEIR_RESERVATION": "0123456789abcdef"}, "True True ")]:
+        assert torch(code, PYTHONWARNINGS="ignore", **variables).strip() == wanted + told
+
+
+@fact
 def patch_replaces_all_that_a_pluggable_allocator_lacks():
     prints(
         "list_gpu_processes",

@@ -58,6 +58,38 @@ host = tap.Host(weir.torch.state().library)
 host.malloc(1 << 20)
 print(torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated())'
 check "figures_are_those_of_the_library" prints "1048576 1048576" run --gpu=sim -p good.yaml python3 script.py
+# Of the pools' memory it is the growth step that is reserved.
+python 'import sys, torch
+sys.path += ["'"$src"'/tests/python"]
+import tap, weir.torch
+print(torch.cuda.mem_get_info(), torch.cuda.mem_get_info(1), torch.cuda.memory.mem_get_info is torch.cuda.mem_get_info)
+host = tap.Host(weir.torch.state().library)
+host.malloc(32 << 20)
+print(torch.cuda.mem_get_info(), torch.cuda.mem_get_info("cuda:0"))'
+export WEIR_CONTROL_DIR="$tap_dir" WEIR_SIM="name=run-$$,memory=1GiB,devices=2"
+check "memory_of_the_device_is_what_is_claimed_and_left_of_it" prints "(629145600, 629145600) (700, 801) True
+(595591168, 629145600) (595591168, 629145600)" run --gpu=sim -p good.yaml --reserve=600MiB -- python3 script.py
+check "memory_of_the_device_is_its_own_without_a_claim" prints "(700, 800) (700, 801) True
+(700, 800) (700, 800)" run --gpu=sim -p good.yaml -- python3 script.py
+claim_has_ended() {
+    WEIR_RESERVATION=0123456789abcdef prints "(700, 800) (700, 801) True
+(700, 800) (700, 800)" run --gpu=sim -p good.yaml -- python3 script.py
+}
+check "memory_of_the_device_is_its_own_once_the_claim_has_ended" claim_has_ended
+python 'import multiprocessing, os
+def work(queue):
+    import torch, weir.torch
+    queue.put(torch.cuda.mem_get_info())
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    queue = context.SimpleQueue()
+    process = context.Process(target=work, args=(queue,))
+    process.start()
+    print(queue.get())
+    process.join()'
+check "workers_that_inherit_no_descriptor_know_the_claim" prints "(629145600, 629145600)" run --gpu=sim -p good.yaml --reserve=600MiB -- python3 script.py
+unset WEIR_SIM
+WEIR_CONTROL_DIR=/nonexistent
 python 'import importlib.util
 print(importlib.util.find_spec("torch") is not None)
 import torch.cuda, weir.torch

@@ -1160,6 +1160,26 @@ def stacks_of_a_trace_have_frames_of_torch_and_then_of_python():
             assert any("THPVariable_empty_like" in frame for frame in found[:-3]), found
 
 
+CLAIMED = """
+import torch
+total = 3 << 30
+assert torch.accelerator.get_memory_info(0) == torch.cuda.mem_get_info() == (total, total)
+kept = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
+left = total - torch.cuda.memory_reserved()
+assert torch.accelerator.get_memory_info(0) == torch.cuda.mem_get_info() == (left, total) and left <= total - (64 << 20)
+"""
+
+
+@fact
+def memory_of_the_device_is_the_claim_of_weir_run():
+    if not hasattr(torch.accelerator, "get_memory_info"):
+        return
+    tool = os.path.join(os.environ["top_builddir"], "tools", "weir")
+    place = tempfile.mkdtemp(dir=os.environ["XDG_CACHE_HOME"])
+    command = [tool, "run", "--gpu=sim", "--reserve=3GiB", "--", sys.executable, "-c", CLAIMED]
+    subprocess.run(command, check=True, timeout=120, env={**os.environ, "WEIR_CONTROL_DIR": place, "WEIR_GPU": ""})
+
+
 @fact
 def tensors_may_outlive_everything():
     globals()["left"] = [make(1000), make(2 * MIB)]

@@ -120,6 +120,7 @@ _PROTOTYPES = {
     "weir_torch_stats_take": (ctypes.c_int, [ctypes.c_int, _ERROR, ctypes.POINTER(Stats)]),
     "weir_torch_reset_peaks": (None, [ctypes.c_int]),
     "weir_torch_reset_totals": (None, [ctypes.c_int]),
+    "weir_torch_claim": (ctypes.c_int, [ctypes.c_int, _ERROR, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64)]),
     "weir_torch_mark": (ctypes.c_int, [ctypes.c_char_p]),
     "weir_torch_tag_push": (ctypes.c_int, [ctypes.c_char_p]),
     "weir_torch_tag_pop": (None, [ctypes.c_char_p]),
@@ -267,6 +268,14 @@ class Library:
         error = Error()
         if status := self._c.weir_pool_yield(pool, flags, error):
             error.throw(status)
+
+    def claim(self, device: int) -> Optional[Tuple[int, int]]:
+        """What is left of the claim on the device, and all of it; None: there is none."""
+        error, total, left = Error(), ctypes.c_uint64(), ctypes.c_uint64()
+        status = self._c.weir_torch_claim(device, ctypes.byref(error), ctypes.byref(total), ctypes.byref(left))
+        if status:
+            error.throw(status)
+        return (left.value, total.value) if total.value else None
 
     def reset_peaks(self, device: int) -> None:
         self._c.weir_torch_reset_peaks(device)

@@ -26,7 +26,7 @@ HOOKS = {
 }
 
 # The functions of torch.cuda, and as far as it has them torch.accelerator, that enable(patch=True) replaces where there is no shim.
-PATCHES = {name: getattr(_memory, name) for name in _memory.__all__ if name not in ("report", "stats")}
+PATCHES = {name: getattr(_memory, name) for name in _memory.__all__ if name not in ("mem_get_info", "report", "stats")}
 PATCHES["memory_summary"] = _summary.memory_summary
 
 # What raises with any allocator but torch's own.
@@ -180,6 +180,13 @@ def _patch(torch: Any) -> None:
                 setattr(module, name, function)
 
 
+def _tell_claims(torch: Any) -> None:
+    """Under a claim of `weir run --reserve`, has torch.cuda.mem_get_info(), which asks CUDA and no allocator, tell of that."""
+    if "WEIR_RESERVATION" in os.environ and hasattr(torch.cuda.memory, "mem_get_info"):
+        _memory.native_mem_get_info = torch.cuda.memory.mem_get_info
+        torch.cuda.mem_get_info = torch.cuda.memory.mem_get_info = _memory.mem_get_info
+
+
 def _tell_run() -> None:
     """Sets the second byte of the file by which a `weir run` around this process knows how far it came (sitecustomize.py)."""
     with contextlib.suppress(OSError, KeyError):
@@ -202,6 +209,7 @@ def _enable_first(torch: Any, library: Library, patch: bool, shim: Optional[bool
         warned.append(f"{_conf.UNCACHED} is set, and not in force: only Weir's shim looks at it")
     _conf.follow(torch, library)
     _keep(torch)
+    _tell_claims(torch)
     missing: Tuple[str, ...] = () if has_shim else _MISSING if patch else _MISSING + (_MISSING_UNPATCHED,)
     if missing and shim is None:
         warned.append(f"Weir is enabled without its shim, which `{_build.COMMAND}` makes: " + "; ".join(missing) + f". Why: {why}")

@@ -6,11 +6,12 @@ before that all figures are 0.
 """
 
 import collections
+import contextlib
 import importlib
 import json
 import sys
 import warnings
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from weir import _library
 from weir._errors import Status, WeirError
@@ -21,6 +22,7 @@ __all__ = [
     "max_memory_allocated",
     "max_memory_cached",
     "max_memory_reserved",
+    "mem_get_info",
     "memory_allocated",
     "memory_cached",
     "memory_reserved",
@@ -94,6 +96,25 @@ def stats(device: Any = None) -> Dict[str, Any]:
         return {}
     figures: Dict[str, Any] = json.loads(_library.load().stats_json(device_index(device)))
     return figures
+
+
+# torch's own, once enable() has put the function below in its place.
+native_mem_get_info: Optional[Callable[..., Tuple[int, int]]] = None
+
+
+def mem_get_info(device: Any = None) -> Tuple[int, int]:
+    """
+    The free and all bytes of the device, as torch.cuda.mem_get_info(). Under a claim, of weir_reserve() or `weir run --reserve`, all bytes of
+    the claim, and as free those that Weir's pools in this process have not taken of it: then programs that take a part of the device, or what
+    is free of it, fit beside others.
+    """
+    # What keeps Weir from the device, keeps CUDA from it as well, or is said by the first allocation.
+    with contextlib.suppress(WeirError):
+        if claim := _library.load().claim(device_index(device)):
+            return claim
+    native = native_mem_get_info or importlib.import_module("torch.cuda.memory").mem_get_info
+    free, total = native(device)
+    return free, total
 
 
 def memory_stats_as_nested_dict(device: Any = None) -> Dict[str, Any]:

@@ -226,8 +226,12 @@ public:
             room = std::min(room, stats.max_size - std::min(stats.max_size, stats.active));
         *largest = static_cast<size_t>(room);
     }
+    /* Under a claim a program plans with that, and not with what it leaves to others. */
     std::pair<size_t, size_t> getMemoryInfo(Device device)
     {
+        uint64_t total, free;
+        if (library->claim(device, nullptr, &total, &free) == WEIR_OK && total)
+            return { free, total };
         weir_torch_stats stats = stats_opened(device);
         return { stats.memory_free, stats.memory };
     }

@@ -4,6 +4,7 @@
 import torch
 from torch.cuda import memory
 from torch.cuda.memory import *  # noqa: F401,F403
+from torch.cuda.memory import mem_get_info  # noqa: F401
 
 _initialized = False
 
