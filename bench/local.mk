@@ -26,6 +26,7 @@ bench_weir_bench_SOURCES = \
 	%reldir%/arena.c \
 	%reldir%/aside.c \
 	%reldir%/auto.c \
+	%reldir%/claims.c \
 	%reldir%/comb.c \
 	%reldir%/consumer.c \
 	%reldir%/crowd.c \

@@ -33,6 +33,7 @@ static const struct section {
     {"multi", section_multi, "RMM's MULTI_STREAM_ALLOCATIONS: does the allocator serialise streams?", true},
     {"open", section_open, "loading a policy, opening and closing", true},
     {"handles", section_handles, "a pair by the raw handle of a stream, with 10 and with 4,000 streams open", false},
+    {"claims", section_claims, "claims of memory: their cost, and room after a kill; starts a process at a time", false},
     {"loop", section_loop, "1 GiB allocated, freed and synchronised, by release threshold", true},
     {"keeper", section_keeper, "what caches and pools still hold in an idle process with a keeper", true},
     {"auto", section_auto, "release_threshold: auto: phases, steps that come again, what the keeper costs others", false},

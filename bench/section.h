@@ -48,6 +48,7 @@ void section_rmm_threads(struct bench *bench);
 void section_grow(struct bench *bench);
 void section_full(struct bench *bench);
 void section_pages(struct bench *bench);
+void section_claims(struct bench *bench);
 void section_comb(struct bench *bench);
 void section_pinned(struct bench *bench);
 void section_multi(struct bench *bench);
