@@ -54,7 +54,7 @@ uint64_t share_claimed(const struct weir__device *device)
     close(fd);
     for (size_t i = 0; is_read && i < claims.count; i++) {
         snprintf(mark, sizeof mark, "%016" PRIx64, claims.items[i].mark);
-        if (claims.items[i].mark == own || (inherited && strstr(inherited, mark)))
+        if ((own && claims.items[i].mark == own) || (inherited && strstr(inherited, mark)))
             bytes += claims.items[i].bytes;
     }
     return weir__smaller(bytes, device->info.memory);
@@ -124,11 +124,13 @@ static weir_status enter_ledger(const weir_reservation *r, const struct weir__de
 
 /* Memory --------------------------------------------------------------------------------------------------------------------------------- */
 
-/* What is asked of the neighbours: that the device has so much free memory. */
+/* What is asked of the neighbours: that the device has so much free memory. Earlier claims had theirs when they were made, and others may
+   use it where they are inherited; so the new one lacks its own bytes at the most, less what the pools have beyond the earlier ones. */
 struct wish {
     struct weir__plea plea;
     struct weir__vain vain;
-    uint64_t claimed, lacking, free;
+    uint64_t bytes, claimed; /* of the new claim; with the earlier ones of this process */
+    uint64_t lacking, free;  /* at the last look */
 };
 
 /* Looks at the device. Returns whether it has the memory now. */
@@ -136,7 +138,7 @@ static bool is_granted(struct weir__plea *plea)
 {
     struct wish *wish = (struct wish *)((char *)plea - offsetof(struct wish, plea));
     uint64_t total;
-    wish->lacking = weir__less(wish->claimed, share_held(plea->device));
+    wish->lacking = weir__smaller(wish->bytes, weir__less(wish->claimed, share_held(plea->device)));
     if (plea->device->w->gpu->device_memory(plea->device->index, &wish->free, &total) != GPU_SUCCESS)
         wish->free = 0;
     return wish->free >= wish->lacking;
@@ -148,10 +150,10 @@ static void prepare_nothing(struct weir__plea *plea)
 }
 
 /* Waits until the device has what this process claims and does not have yet. */
-static weir_status await_memory(struct weir__device *device, uint64_t claim, uint64_t deadline, weir_error *error)
+static weir_status await_memory(struct weir__device *device, uint64_t bytes, uint64_t deadline, weir_error *error)
 {
-    struct wish wish = { .claimed = weir__larger(claim, share_claimed(device)), .plea = { .device = device, .retry = is_granted, .prepare = prepare_nothing } };
-    wish.plea.vain = &wish.vain;
+    struct wish wish = { .bytes = bytes, .claimed = weir__larger(bytes, share_claimed(device)) };
+    wish.plea = (struct weir__plea){ .device = device, .prepare = prepare_nothing, .retry = is_granted, .vain = &wish.vain };
     uint64_t now, ask = 0, pause = ASK_FIRST;
     while (!is_granted(&wish.plea)) {
         now = weir__service_now();

@@ -3,14 +3,21 @@
  * neighbours.c - processes that share a device without a cap, and take each other's idle memory: each keeps what it frees, and what all of them
  * have live or ask for is never more than three quarters of the device. So each refusal is wrong, unless somebody was stopped or
  * killed meanwhile. A member with one thread also asks for more than the device has: behind the refusal its own pools reserve no more.
- * Members may have two weirs each.
+ * Members may have two weirs each. Now and then one claims memory (weir_reserve()), or ends its claim: together they never claim more than
+ * the device has.
  */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <unistd.h>
+
+#include "include/weir_reserve.h"
 #include "lib/gpu/sim.h"
+#include "lib/gpu/slots.h"
+#include "share/control/ledger.h"
+#include "share/wire/directory.h"
 #include "tests/chaos/chaos.h"
 #include "tests/chaos/company.h"
 #include "tests/chaos/model.h"
@@ -41,6 +48,7 @@ struct worker {
     pthread_t thread;
     weir *const *weirs;
     weir_stream *streams[WEIRS];
+    weir_reservation *reservation; /* or NULL */
     struct chaos_random random;
     unsigned owners[KEPT]; /* which weir a block is from */
     void *ptrs[KEPT];
@@ -130,6 +138,21 @@ static void ask_in_vain(struct worker *worker)
     model_freed(model, number, NULL);
 }
 
+static void reserve_or_end(struct worker *worker)
+{
+    uint64_t size = MODEL_STEP * (1 + random_below(&worker->random, 4 * LARGEST));
+    unsigned patience_ms = (unsigned)random_below(&worker->random, 50);
+    weir_error error = WEIR_ERROR_INIT;
+    if (worker->reservation) {
+        weir_reservation_end(worker->reservation);
+        worker->reservation = NULL;
+        return;
+    }
+    weir_status status = weir_reserve(worker->weirs[0], 0, size, patience_ms, &error, &worker->reservation);
+    CHAOS_EXPECT(status == WEIR_OK || status == WEIR_TIMEOUT, "a neighbour's claim: expected WEIR_OK or WEIR_TIMEOUT, seen %s: %.500s",
+                 weir_status_name(status), error.text);
+}
+
 static void *work(void *data)
 {
     struct worker *worker = data;
@@ -149,11 +172,14 @@ static void *work(void *data)
             ask_in_vain(worker);
         else if (chosen < 86)
             (void)!weir_stream_synchronize(s, NULL);
+        else if (chosen < 88)
+            reserve_or_end(worker);
         else
             company_sleep(random_below(&worker->random, 5000000));
     }
     while (worker->count)
         give(worker, 0);
+    weir_reservation_end(worker->reservation);
     for (unsigned i = 0; i < weir_count; i++)
         weir_stream_close(worker->streams[i]);
     return NULL;
@@ -223,6 +249,23 @@ static void bury(const struct member *member)
             model_freed(model, i, NULL);
 }
 
+/* Sums the claims of all members, from outside. A member that was stopped while it claimed keeps others from it. */
+static void audit(void)
+{
+    static struct share_claims all;
+    char(*paths)[SHARE_PATH_SIZE];
+    size_t count;
+    share_claims_files(UINT64_MAX, &paths, &count);
+    CHAOS_EXPECT(count <= 1, "the files of claims: expected one at the most, seen %zu", count);
+    int fd = count ? gpu_slots_open(paths[0], 0, geteuid()) : -1;
+    if (fd >= 0 && share_ledger_read(fd, MEMORY, 0, &all) == 0)
+        CHAOS_EXPECT(all.bytes <= MEMORY, "all claims: expected at most %llu MiB, seen %llu MiB", (unsigned long long)(MEMORY / MIB),
+                     (unsigned long long)(all.bytes / MIB));
+    if (fd >= 0)
+        close(fd);
+    free(paths);
+}
+
 static void disturb(struct company *company)
 {
     struct member *member = company_some(company);
@@ -274,6 +317,7 @@ void chaos_neighbours(uint64_t seed)
         company_sleep(SECOND / 4);
         if (is_disturbed)
             disturb(company);
+        audit();
     }
     company_dismiss(company);
     judge();

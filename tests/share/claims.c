@@ -25,7 +25,7 @@
 #include "share/control/ledger.h"
 #include "share/control/reserve.h"
 #include "share/open.h"
-#include "share/wire/place.h"
+#include "share/wire/directory.h"
 #include "tests/api/fixture.h"
 #include "tests/support/suite.h"
 
@@ -578,6 +578,60 @@ START_TEST(claim_is_known_by_its_mark_as_long_as_somebody_has_it)
 }
 END_TEST
 
+START_TEST(claim_within_an_inherited_one_waits_for_its_own_memory_alone)
+{
+    weir *other = fixture_open(POLICY);
+    weir_stream *stream = fixture_stream(other, 0, NULL);
+    void *ptr = fixture_malloc(stream, MIB(600)); /* another process under the same claim would have it */
+    struct share_claims others;
+    struct share_claim outer = { .bytes = MIB(600), .mark = 2 };
+    int fd;
+    ck_assert_int_eq(share_ledger_open(GPU_0, NULL, &fd), WEIR_OK);
+    ck_assert_int_eq(share_ledger_claim(fd, &outer, GIB(1), GIB(1), 0, &others), 0);
+    setenv("WEIR_RESERVATION", "0000000000000002", 1);
+    weir_close(w);
+    w = fixture_open(POLICY);
+    weir_reservation_end(claim(MIB(400)));
+    says(refuses(MIB(425), WEIR_TIMEOUT), "at most 424");
+    share_ledger_close(fd);
+    ck_assert_int_eq(weir_stream_free(stream, ptr), WEIR_OK);
+    fixture_synchronize(stream);
+    weir_close(other);
+}
+END_TEST
+
+START_TEST(place_of_claims_is_the_same_with_and_without_a_runtime_directory)
+{
+    char expected[SHARE_PATH_SIZE], path[SHARE_PATH_SIZE];
+    char(*paths)[SHARE_PATH_SIZE];
+    size_t count;
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) != 0)
+        return; /* that is for root alone */
+    weir_close(w);
+    ck_assert_int_eq(mount("none", "/tmp", "tmpfs", 0, "mode=01777"), 0);
+    ck_assert_int_eq(mkdir(base, 0700), 0);
+    unsetenv("WEIR_CONTROL_DIR");
+    snprintf(expected, sizeof expected, "/tmp/weir-%u/control/" GPU_0 ".claims", (unsigned)geteuid());
+    for (int i = 0; i < 2; i++) {
+        setenv("XDG_RUNTIME_DIR", base, 1);
+        if (i)
+            unsetenv("XDG_RUNTIME_DIR");
+        w = fixture_open(POLICY);
+        ck_assert_int_eq(share_claims_path(GPU_0, NULL, path), WEIR_OK);
+        ck_assert_str_eq(path, expected);
+        weir_reservation_end(claim(GIB(1)));
+        share_claims_files(UINT64_MAX, &paths, &count);
+        ck_assert_uint_eq(count, 1);
+        ck_assert_str_eq(paths[0], expected);
+        free(paths);
+        weir_close(w);
+    }
+    ck_assert_int_eq(umount("/tmp"), 0);
+    ck_assert_int_eq(setenv("WEIR_CONTROL_DIR", base, 1), 0);
+    w = fixture_open(POLICY);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("claims");
@@ -592,7 +646,8 @@ int main(void)
               file_that_was_removed_is_made_anew, mode_of_the_file_is_this_users_alone_whatever_the_umask,
               process_that_stopped_while_it_claimed_is_told_of, slots_that_are_all_taken_are_told_of,
               claim_beyond_the_limit_of_files_is_refused_without_a_signal, full_disk_is_told_of_and_leaves_no_claim,
-              place_that_is_too_long_is_named, claim_is_known_by_its_mark_as_long_as_somebody_has_it);
+              place_that_is_too_long_is_named, claim_within_an_inherited_one_waits_for_its_own_memory_alone,
+              place_of_claims_is_the_same_with_and_without_a_runtime_directory, claim_is_known_by_its_mark_as_long_as_somebody_has_it);
     tcase_add_loop_test(tcase, what_is_no_file_is_refused_and_stays, 0, sizeof instead / sizeof instead[0]);
     tcase_add_loop_test(tcase, untrue_figures_count_nothing_though_the_slot_is_locked, 0, sizeof untrue / sizeof untrue[0]);
     if (geteuid() == 0)
