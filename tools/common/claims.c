@@ -16,6 +16,8 @@
 #include "tools/common/processes.h"
 #include "tools/common/table.h"
 
+#define TIME_MOST (1000 * GPU_MILLISECOND) /* for all files */
+
 /* Called for each claim; gpu: the UUID of the device. */
 typedef void (*claim_fn)(void *data, const char *gpu, uid_t uid, const struct share_claim *claim);
 
@@ -35,12 +37,14 @@ static void each_of_file(const char *path, claim_fn use, void *data)
     free(gpu);
 }
 
+/* The files of other users, which root sees last, may be many, and each can be kept from being read for a moment. */
 static void each(claim_fn use, void *data)
 {
     char(*paths)[SHARE_PATH_SIZE];
     size_t count;
+    uint64_t deadline = weir__service_now() + TIME_MOST;
     share_claims_files(weir__service_now() + SHARE_LIST_TIME, &paths, &count);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && weir__service_now() < deadline; i++)
         each_of_file(paths[i], use, data);
     free(paths);
 }
