@@ -35,11 +35,6 @@ weir_status weir__open_on(const weir_options *options, int device, weir_error *e
     return WEIR_OK;
 }
 
-bool weir__may_have_claimed(void)
-{
-    return share_may_have_claimed();
-}
-
 uint64_t weir__claimed(struct weir__device *device, uint64_t *left)
 {
     uint64_t bytes = share_claimed(device);

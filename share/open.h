@@ -10,8 +10,7 @@
 weir_status weir__open_on(const weir_options *options, int device, weir_error *error, weir **w);
 
 /* Returns the bytes of the device that this process has claimed (weir_reserve()) or inherited as a claim of `weir run --reserve`; *left: those
-   of them that the weir's pools have not reserved. It is nothing if weir__may_have_claimed() is false. */
-bool weir__may_have_claimed(void);
+   of them that the weir's pools have not reserved. */
 uint64_t weir__claimed(struct weir__device *device, uint64_t *left);
 
 #endif

@@ -118,14 +118,6 @@ static int set_gpu(const char *asked)
 
 /* The claim ------------------------------------------------------------------------------------------------------------------------------ */
 
-struct claim {
-    uint64_t bytes;
-    unsigned wait_ms;
-    int device;
-    const char *gpu, *policy; /* of the command line, or NULL */
-    const char *program;
-};
-
 /* What the claimer below answers, with the descriptor that keeps the claim. */
 struct claimed {
     weir_status status;
@@ -137,24 +129,26 @@ struct claimed {
  * Of the child of a fork: claims in the name of its parent, and hands the claim over. The parent itself must not use the GPU, as that would
  * take memory for as long as the command runs. The policy's pools are not made, as they might take some; their leave_free counts.
  */
-static _Noreturn void become_claimer(const struct claim *claim, pid_t parent, int told)
+static _Noreturn void become_claimer(const struct command_call *call, uint64_t bytes, unsigned wait_ms, pid_t parent, int told)
 {
+    const char *slash = strrchr(call->operands[0], '/');
+    int device = (int)call->options[OPT_DEVICE].count;
     weir *w = NULL;
     weir_reservation *r = NULL;
     weir_error error = WEIR_ERROR_INIT;
-    weir_options open = {.size = sizeof open, .policy_text = "weir: 1\npools: { claimer: {} }\n", .gpu = claim->gpu};
+    weir_options open = {.size = sizeof open, .policy_text = "weir: 1\npools: { claimer: {} }\n", .gpu = call->options[OPT_GPU].text};
     struct policy *policy = NULL;
     char *text = NULL;
     uint64_t leave = 0;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent || source_load(claim->policy, &policy, &text) != EXIT_GOOD)
+    if (getppid() != parent || source_load(call->options[OPT_POLICY].text, &policy, &text) != EXIT_GOOD)
         exit(EXIT_TROUBLE);
     unsetenv("WEIR_CONF"); /* its assignments are in the policy, and not for this text */
-    struct claimed claimed = {.status = weir__open_on(&open, claim->device, &error, &w)};
+    struct claimed claimed = {.status = weir__open_on(&open, device, &error, &w)};
     for (size_t i = 0; i < policy->pool_count && w; i++)
-        leave = weir__larger(leave, policy_size_bytes(policy->pools[i].leave_free, w->devices[claim->device].quota.bytes));
+        leave = weir__larger(leave, policy_size_bytes(policy->pools[i].leave_free, w->devices[device].quota.bytes));
     if (w)
-        claimed.status = share_reserve(w, claim->device, claim->bytes, leave, claim->wait_ms, claim->program, parent, &error, &r);
+        claimed.status = share_reserve(w, device, bytes, leave, wait_ms, slash ? slash + 1 : call->operands[0], parent, &error, &r);
     memcpy(claimed.text, error.text, sizeof claimed.text);
     claimed.mark = r ? r->claim.mark : 0;
     share_send(told, &claimed, sizeof claimed, r ? r->fd : -1);
@@ -162,14 +156,14 @@ static _Noreturn void become_claimer(const struct claim *claim, pid_t parent, in
 }
 
 /* Claims; the descriptor is one of this process then, which the command inherits. Returns an exit status, after a complaint if it is bad. */
-static int make_claim(const struct claim *claim)
+static int make_claim(const struct command_call *call, uint64_t bytes, unsigned wait_ms)
 {
     struct claimed claimed;
     int ends[2], fd = -1;
     size_t len = 0;
     pid_t self = getpid(), child = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0 ? fork() : -1;
     if (child == 0)
-        become_claimer(claim, self, ends[1]);
+        become_claimer(call, bytes, wait_ms, self, ends[1]);
     if (child < 0) {
         complain("run: --reserve: no process can be started that claims: %s", strerror(errno));
         return EXIT_TROUBLE;
@@ -193,22 +187,17 @@ static int make_claim(const struct claim *claim)
 static int reserve(const struct command_call *call)
 {
     const struct option_value *size = &call->options[OPT_RESERVE], *wait = &call->options[OPT_WAIT], *device = &call->options[OPT_DEVICE];
-    const char *slash = strrchr(call->operands[0], '/');
-    struct claim claim = {.device = (int)device->count, .gpu = call->options[OPT_GPU].text, .policy = call->options[OPT_POLICY].text,
-                          .program = slash ? slash + 1 : call->operands[0]};
-    uint64_t time = 0;
+    uint64_t bytes, time = 0;
     if (!size->given && !wait->given && !device->given)
         return EXIT_GOOD;
     if (!size->given)
         complain("run: --%s is for a claim: give --reserve=SIZE as well", wait->given ? "wait" : "device");
-    else if (!size_read(size->text, &claim.bytes))
+    else if (!size_read(size->text, &bytes))
         complain("run: --reserve=%s: write bytes, or a number with a unit, as in 20GiB", size->text);
     else if (wait->given && (!time_read(wait->text, &time) || time / GPU_MILLISECOND > INT_MAX))
         complain("run: --wait=%s: write seconds, or a number with a unit, as in 60s or 5m, and at most 24 days", wait->text);
-    else {
-        claim.wait_ms = (unsigned)(time / GPU_MILLISECOND);
-        return make_claim(&claim);
-    }
+    else
+        return make_claim(call, bytes, (unsigned)(time / GPU_MILLISECOND));
     return EXIT_TROUBLE;
 }
 

@@ -145,19 +145,12 @@ weir_status weir_torch_claim(int index, weir_error *error, uint64_t *total, uint
 {
     weir_error own = WEIR_ERROR_INIT;
     weir_error *first = error ? error : &own;
-    struct torch_device *device = NULL;
     if (!total || !free)
         return weir__fail(error, WEIR_INVALID, "weir_torch_claim: total and free must not be NULL");
-    if (weir__check_fork(first) != WEIR_OK)
+    struct torch_device *device = torch_device_open(index, first);
+    if (!device)
         return first->status;
-    if (weir__may_have_claimed()) {
-        device = torch_device_open(index, first);
-        if (!device)
-            return first->status;
-    }
-    *total = *free = 0;
-    if (device)
-        *total = weir__claimed(device->device, free);
+    *total = weir__claimed(device->device, free);
     return WEIR_OK;
 }
 

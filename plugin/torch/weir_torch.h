@@ -230,8 +230,8 @@ WEIR_API int weir_torch_pool_uses(int device, weir_torch_pool_id id);
 
 /*
  * What the process has claimed of the device by weir_reserve() (weir_reserve.h), with what it inherited as a claim of `weir run --reserve`:
- * *total bytes, of which the pools of its weir have not reserved *free yet. Both are 0 without a claim; then a device that is not in use
- * stays so. Otherwise statuses as weir_torch_get().
+ * *total bytes, of which the pools of its weir have not reserved *free yet. Both are 0 without a claim. Begins to use the device, and has
+ * the statuses of, weir_torch_get().
  */
 WEIR_API WEIR_CHECK weir_status weir_torch_claim(int device, weir_error *error, uint64_t *total, uint64_t *free);
 

@@ -36,11 +36,6 @@ static uint64_t make_mark(void)
 
 /* The figures ---------------------------------------------------------------------------------------------------------------------------- */
 
-bool share_may_have_claimed(void)
-{
-    return atomic_load(&own_mark) || policy_environment("WEIR_RESERVATION");
-}
-
 uint64_t share_claimed(const struct weir__device *device)
 {
     const char *inherited = policy_environment("WEIR_RESERVATION");
@@ -48,7 +43,7 @@ uint64_t share_claimed(const struct weir__device *device)
     struct share_claims claims;
     char mark[17];
     int fd;
-    if (!share_may_have_claimed() || share_ledger_open(device->info.uuid, NULL, &fd) != WEIR_OK)
+    if ((!own && !inherited) || share_ledger_open(device->info.uuid, NULL, &fd) != WEIR_OK)
         return 0;
     bool is_read = share_ledger_read(fd, device->info.memory, 0, &claims) == 0;
     close(fd);

@@ -20,9 +20,7 @@ struct weir_reservation {
     int fd; /* the opening of the ledger that has the claim; -1: none yet */
 };
 
-/* Returns the bytes that this process has claimed on the device, or inherited as a claim of `weir run --reserve`: nothing, if it has neither
-   made nor inherited any claim. */
-bool share_may_have_claimed(void);
+/* Returns the bytes that this process has claimed on the device, or inherited as a claim of `weir run --reserve`. */
 uint64_t share_claimed(const struct weir__device *device);
 /* Returns the bytes that the weir's pools have reserved there. */
 uint64_t share_held(struct weir__device *device);

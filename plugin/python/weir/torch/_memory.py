@@ -9,6 +9,7 @@ import collections
 import contextlib
 import importlib
 import json
+import os
 import sys
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -110,7 +111,9 @@ def mem_get_info(device: Any = None) -> Tuple[int, int]:
     """
     # What keeps Weir from the device, keeps CUDA from it as well, or is said by the first allocation.
     with contextlib.suppress(WeirError):
-        if claim := _library.load().claim(device_index(device)):
+        is_used = "WEIR_RESERVATION" in os.environ or device_stats(device).memory
+        claim = _library.load().claim(device_index(device)) if is_used else None
+        if claim:
             return claim
     native = native_mem_get_info or importlib.import_module("torch.cuda.memory").mem_get_info
     free, total = native(device)
