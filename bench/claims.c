@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -66,7 +67,7 @@ void section_claims(struct bench *bench)
 {
     static const char policy[] = "weir: 1\npools: { p: { devices: [0] } }\n";
     weir_reservation *others[OTHERS];
-    char place[] = "/tmp/weir-bench-XXXXXX", command[64];
+    char place[] = "/tmp/weir-bench-XXXXXX", path[128];
     struct bench_figure *figure = bench_figure_new(&bench->report, "claims", "weir_reserve and weir_reservation_end, beside 7 other claims");
     struct bench_series *alone = bench_series_new(figure, "alone"), *beside = bench_series_new(figure, "beside 7");
     struct bench_figure *kill = bench_figure_new(&bench->report, "claims", "room for a claim that waits, after a kill");
@@ -90,9 +91,12 @@ void section_claims(struct bench *bench)
     bench_show(figure, bench_median(beside) / 1e3, "us", BENCH_AT_MOST, 100);
     bench_show(kill, bench_median(room) / 1e6, "ms", BENCH_AT_MOST, 10);
     weir_close(w);
-    snprintf(command, sizeof command, "rm -r %s", place);
-    if (system(command))
-        bench_die(__FILE__, __LINE__, "claims", "the directory cannot be removed");
+    /* The file, control, weir, and the directory. */
+    int len = snprintf(path, sizeof path, "%s/weir/control/%s.claims", place, info.uuid);
+    for (unlink(path); len > (int)sizeof place; rmdir(path)) {
+        *strrchr(path, '/') = '\0';
+        len = (int)strlen(path);
+    }
     if (former ? setenv("WEIR_CONTROL_DIR", former, 1) : unsetenv("WEIR_CONTROL_DIR"))
         bench_die(__FILE__, __LINE__, "claims", "no memory");
 }

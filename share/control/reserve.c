@@ -147,9 +147,12 @@ static void prepare_nothing(struct weir__plea *plea)
 /* Waits until the device has what this process claims and does not have yet. */
 static weir_status await_memory(struct weir__device *device, uint64_t bytes, uint64_t deadline, weir_error *error)
 {
-    struct wish wish = { .bytes = bytes, .claimed = weir__larger(bytes, share_claimed(device)) };
+    struct wish wish = { .bytes = bytes, .claimed = UINT64_MAX };
     wish.plea = (struct weir__plea){ .device = device, .prepare = prepare_nothing, .retry = is_granted, .vain = &wish.vain };
     uint64_t now, ask = 0, pause = ASK_FIRST;
+    if (is_granted(&wish.plea)) /* all of it is free, so the pools need not have any of it */
+        return WEIR_OK;
+    wish.claimed = weir__larger(bytes, share_claimed(device));
     while (!is_granted(&wish.plea)) {
         now = weir__service_now();
         if (now >= deadline)
