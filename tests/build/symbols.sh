@@ -6,7 +6,7 @@
 
 library=$top_builddir/lib/.libs/libweir.so
 header=$top_srcdir/include/weir.h
-headers="$header $top_srcdir/include/weir_sleep.h"
+headers="$header $top_srcdir/include/weir_sleep.h $top_srcdir/include/weir_reserve.h"
 [ -e "$library" ] || skip_all "there is no shared libweir in this build"
 command -v nm >/dev/null || skip_all "nm is missing: install binutils"
 
