@@ -59,6 +59,8 @@ static void load(void)
         { "cuMemMap", (void **)&driver.page_map, false },
         { "cuMemUnmap", (void **)&driver.page_unmap, false },
         { "cuMemSetAccess", (void **)&driver.page_access, false },
+        { "cuMemExportToShareableHandle", (void **)&driver.page_export, false },
+        { "cuMemImportFromShareableHandle", (void **)&driver.page_import, false },
     };
     bool complete = true;
     for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
@@ -66,7 +68,7 @@ static void load(void)
         complete = complete && (*symbols[i].slot || !symbols[i].required);
     }
     driver.can_map = driver.page_granularity && driver.range_reserve && driver.range_free && driver.page_create && driver.page_release &&
-                     driver.page_map && driver.page_unmap && driver.page_access;
+                     driver.page_map && driver.page_unmap && driver.page_access && driver.page_export && driver.page_import;
     if (complete)
         atomic_store_explicit(&cuda_driver_loaded, &driver, memory_order_release);
 }

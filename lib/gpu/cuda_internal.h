@@ -78,6 +78,8 @@ struct cuda_driver {
     int (*page_map)(unsigned long long address, size_t size, size_t offset, gpu_page page, unsigned long long flags);
     int (*page_unmap)(unsigned long long address, size_t size);
     int (*page_access)(unsigned long long address, size_t size, const struct cuda_page_access *access, size_t count);
+    int (*page_export)(void *handle, gpu_page page, int type, unsigned long long flags);
+    int (*page_import)(gpu_page *page, void *handle, int type);
 };
 
 /* Returns whether the driver failed because the calling thread has no context yet. The same call of the runtime makes a context first. */

@@ -4,8 +4,10 @@
    cuda.h. */
 #include "lib/gpu/cuda_internal.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* From cuda.h, where these numbers and structs have been the same since 11.2. */
 enum {
@@ -142,4 +144,32 @@ int cuda_page_set_access(void *address, uint64_t size, const int *devices, size_
     for (size_t i = 0; i < count; i++)
         access[i] = (struct cuda_page_access){{LOCATION_DEVICE, devices[i]}, ACCESS_READ_WRITE};
     return driver->page_access((unsigned long long)(uintptr_t)address, (size_t)size, access, count);
+}
+
+int cuda_page_export(gpu_page page, int *fd)
+{
+    const struct cuda_driver *driver = mapping_driver();
+    int exported = -1, code = driver ? driver->page_export(&exported, page, HANDLE_POSIX_FD, 0) : GPU_NOT_SUPPORTED;
+    if (code != GPU_SUCCESS)
+        return code;
+    if (fcntl(exported, F_SETFD, FD_CLOEXEC) != 0) {
+        close(exported);
+        return GPU_UNKNOWN;
+    }
+    *fd = exported;
+    return GPU_SUCCESS;
+}
+
+/* The driver compares the size with the page's when the page is mapped. */
+int cuda_page_import(int device, int fd, uint64_t size, gpu_page *page)
+{
+    const struct cuda_driver *driver = mapping_driver();
+    gpu_page imported = 0;
+    (void)size;
+    if (!driver)
+        return GPU_NOT_SUPPORTED;
+    int code = CUDA_ON_DEVICE(device, (cudaError_t)driver->page_import(&imported, (void *)(intptr_t)fd, HANDLE_POSIX_FD));
+    if (!code)
+        *page = imported;
+    return code;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * sim_map.c - address ranges, and pages that are mapped into them. All pages are parts of one memfd, so that a page keeps its bytes when it
- * is mapped at another address.
+ * is mapped at another address. A page is exported as a descriptor of the memfd whose position is the page's place in the file.
  *
  * As measured on GPUs: only whole pages are mapped, no call waits for a kernel or disturbs a capture, and the driver does not take mapped
  * memory back, used or not.
@@ -13,9 +13,11 @@
 #include "lib/gpu/sim_machine.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct sim_address_range {
@@ -24,13 +26,16 @@ struct sim_address_range {
     uint64_t size;
 };
 
-/* Identity: the bytes that a device has in pages are the sum of their sizes. */
+/* Identity: the bytes that a device has in pages are the sum of the sizes of those that were not imported. The exporter of a page is charged
+   for the page until the exporter releases it, importers never; on a GPU the memory goes back with the last of them. */
 struct sim_page {
     struct sim_page *next;
     gpu_page handle;
     int device;
     uint64_t size, offset;  /* offset: in the file */
     unsigned char *address; /* NULL: not mapped */
+    int file;               /* the file of an imported page; -1: the page is in the file of this process */
+    bool exported;          /* other processes may have the page: its bytes stay in the file */
     bool released;          /* page_release() was called: the page ends once it is unmapped */
     bool access[SIM_DEVICES_MAX];
 };
@@ -156,6 +161,11 @@ static bool add_to_file(struct sim_page *page)
     return true;
 }
 
+static int file_of(const struct sim_page *page)
+{
+    return page->file >= 0 ? page->file : sim.map.fd;
+}
+
 static void close_file(void)
 {
     if (!sim.map.pages && sim.map.fd >= 0) {
@@ -170,8 +180,12 @@ static void drop_page(struct sim_page *page)
     while (*place != page)
         place = &(*place)->next;
     *place = page->next;
-    fallocate(sim.map.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)page->offset, (off_t)page->size);
-    charge(page->device, -page->size);
+    if (page->file >= 0)
+        close(page->file);
+    else
+        charge(page->device, -page->size);
+    if (page->file < 0 && !page->exported)
+        fallocate(sim.map.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)page->offset, (off_t)page->size);
     free(page);
     close_file();
 }
@@ -229,6 +243,15 @@ int sim_range_free(void *range, uint64_t size)
     return 0;
 }
 
+static gpu_page list_page(struct sim_page *page)
+{
+    page->handle = ++sim.last_id;
+    page->next = sim.map.pages;
+    sim.map.pages = page;
+    sim.devices[page->device].used = true;
+    return page->handle;
+}
+
 int sim_page_create(int device, uint64_t size, gpu_page *handle)
 {
     int code = check_device(device, size);
@@ -243,17 +266,14 @@ int sim_page_create(int device, uint64_t size, gpu_page *handle)
     }
     page->size = size;
     page->device = device;
+    page->file = -1;
     if (!add_to_file(page)) {
         charge(device, -size);
         free(page);
         close_file();
         return GPU_OUT_OF_MEMORY;
     }
-    page->handle = ++sim.last_id;
-    page->next = sim.map.pages;
-    sim.map.pages = page;
-    sim.devices[device].used = true;
-    *handle = page->handle;
+    *handle = list_page(page);
     return 0;
 }
 
@@ -279,7 +299,7 @@ int sim_page_map(void *address, uint64_t size, gpu_page handle)
     if (!page || page->size != size || page->address || !is_place)
         return GPU_INVALID_VALUE;
     sim.handled = size;
-    if (mmap(address, size, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_SHARED, sim.map.fd, (off_t)page->offset) == MAP_FAILED)
+    if (mmap(address, size, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_SHARED, file_of(page), (off_t)page->offset) == MAP_FAILED)
         return GPU_OUT_OF_MEMORY;
     page->address = address;
     memset(page->access, 0, sizeof(page->access));
@@ -318,5 +338,47 @@ int sim_page_set_access(void *address, uint64_t size, const int *devices, size_t
     for (struct sim_page *page = mapped_in(sim.map.pages, address, size); page; page = mapped_in(page->next, address, size))
         for (size_t i = 0; i < count; i++)
             page->access[devices[i]] = true;
+    return 0;
+}
+
+/* Sharing ------------------------------------------------------------------------------------------------------------------------------ */
+
+int sim_page_export(gpu_page handle, int *fd)
+{
+    char path[32];
+    struct sim_page *page = find_page(handle);
+    if (!sim.settings.posix_fd)
+        return GPU_NOT_SUPPORTED;
+    if (!page)
+        return GPU_INVALID_VALUE;
+    /* The file is opened again, as a copy of its descriptor would share its position. */
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file_of(page));
+    int exported = open(path, O_RDWR | O_CLOEXEC);
+    if (exported < 0)
+        return GPU_OUT_OF_MEMORY;
+    lseek(exported, (off_t)page->offset, SEEK_SET);
+    page->exported = true;
+    *fd = exported;
+    return 0;
+}
+
+int sim_page_import(int device, int fd, uint64_t size, gpu_page *handle)
+{
+    struct stat status;
+    int code = check_device(device, size);
+    off_t offset = lseek(fd, 0, SEEK_CUR);
+    if (code)
+        return code;
+    if (offset < 0 || offset % (off_t)GPU_PAGE_UNIT || fstat(fd, &status) || status.st_size < offset ||
+        (uint64_t)(status.st_size - offset) < size)
+        return GPU_INVALID_VALUE;
+    struct sim_page *page = calloc(1, sizeof(*page));
+    int copy = page ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+    if (copy < 0) {
+        free(page);
+        return GPU_OUT_OF_MEMORY;
+    }
+    *page = (struct sim_page){.device = device, .size = size, .offset = (uint64_t)offset, .file = copy};
+    *handle = list_page(page);
     return 0;
 }
