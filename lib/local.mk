@@ -109,6 +109,8 @@ lib_librooms_la_SOURCES = \
 	%reldir%/backing/cuda_cap.c \
 	%reldir%/backing/cuda_cap.h \
 	%reldir%/backing/cuda_threshold.c \
+	%reldir%/backing/window.c \
+	%reldir%/backing/window.h \
 	%reldir%/pool/asking.c \
 	%reldir%/pool/asking.h \
 	%reldir%/pool/blocks.c \

@@ -1,6 +1,6 @@
 ## SPDX-License-Identifier: MIT
 ## The rooms, each of which may include those below it here (tests/build/house.sh), and lib/:
-##   here      weir_open(): ties the rooms to a weir
+##   here      weir_open(): ties the rooms to a weir; windows: pages of other processes
 ##   control/  the control socket of a process, and asking those of its neighbours
 ##   export/   a pool that is shared: blocks, rings, the importers; does not know import/
 ##   import/   pools of other processes: connections, leases, readers
@@ -77,7 +77,9 @@ share_librooms_la_SOURCES = \
 	%reldir%/control/reserve.c \
 	%reldir%/control/reserve.h \
 	%reldir%/open.c \
-	%reldir%/open.h
+	%reldir%/open.h \
+	%reldir%/window.c \
+	%reldir%/window.h
 
 ## For programs of the build.
 noinst_LTLIBRARIES += share/libshare.la

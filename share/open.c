@@ -16,7 +16,7 @@
 static void open_control(weir *w)
 {
     weir_error error = WEIR_ERROR_INIT;
-    if (share_control_open(w, &error) != WEIR_OK)
+    if (share_control_open(w, false, &error) != WEIR_OK)
         weir__log(w, WEIR_LOG_WARNING, "%s: memory is served, but nobody can see or control this process: set WEIR_CONTROL_DIR to a directory "
                                        "that this user alone can write to, or write control: false", error.text);
 }

@@ -18,6 +18,7 @@
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/quiet.h"
 #include "lib/alloc/request.h"
+#include "lib/backing/window.h"
 #include "lib/base/call.h"
 #include "lib/base/event.h"
 #include "lib/base/format.h"
@@ -243,13 +244,28 @@ static unsigned with_policy(const weir_pool *pool, unsigned flags)
     return flags | (flags & CONTENTS ? policy & ~CONTENTS : policy);
 }
 
+/* Other processes would keep the pages of blocks that were shared with them. Call it once no more can be shared. */
+static weir_status check_windows(weir_pool *pool, weir_error *error)
+{
+    int pid;
+    size_t blocks = weir__window_blocks(pool->backing, &pid);
+    if (!blocks)
+        return WEIR_OK;
+    return weir__fail(error, WEIR_BUSY, "pool '%s' on device %d stays awake: %zu of its blocks are shared with other processes (%d was the last "
+                                        "to ask; 0: none has yet): delete these tensors there and here first",
+                      pool->name, pool->device->index, blocks, pid);
+}
+
 /* Puts a pool that serves no request any more to sleep. */
 static weir_status fall_asleep(weir_pool *pool, unsigned flags, uint64_t deadline, weir_error *error, uint64_t *given)
 {
     const struct gpu *gpu = pool->w->gpu;
     uint64_t begun = gpu->now();
+    weir_status status = check_windows(pool, error);
+    if (status != WEIR_OK)
+        return status;
     weir__flush(pool->device, pool, true, WEIR__NO_DEADLINE);
-    weir_status status = come_to_rest(pool, deadline, error);
+    status = come_to_rest(pool, deadline, error);
     uint64_t before = free_on(pool->device), freed;
     if (status == WEIR_OK) {
         int code = pool->backing->ops->sleeps->sleep(pool->backing, how_of(flags), &pool->nap.state, given);

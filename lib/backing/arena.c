@@ -408,8 +408,7 @@ static void synchronised(struct weir__backing *backing)
 {
     struct weir__mapped *mapped = weir__mapped_of(backing);
     const struct weir__scope scope = weir__mapped_scope(mapped);
-    uint64_t threshold = atomic_load(&backing->threshold), max_size = atomic_load(&mapped->max_size);
-    uint64_t keep = max_size && max_size < threshold ? max_size : threshold;
+    uint64_t max_size = atomic_load(&mapped->max_size), keep = weir__smaller(atomic_load(&backing->threshold), max_size ? max_size : UINT64_MAX);
     if (weir__mapped_figures(mapped).mapped > keep)
         weir__mapped_trim(mapped, keep, 0); /* the trim queries the events itself */
     else
@@ -457,6 +456,7 @@ static const struct weir__backing_ops ops = {
     .pending = pending_in,
     .has_pending = has_pending,
     .pinned = pinned,
+    .page_at = weir__mapped_page_at,
     .record = record,
     .hold = hold,
     .release = release,

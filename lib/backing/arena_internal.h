@@ -129,6 +129,8 @@ static inline uint64_t weir__mapped_bytes(const struct weir__mapped *mapped)
 /* Sleeping (arena_sleep.c) ------------------------------------------------------------------------------------------------------------- */
 
 extern const struct weir__sleep_ops weir__mapped_sleeps __attribute__((visibility("hidden")));
+/* The operation page_at() of struct weir__backing_ops. */
+bool weir__mapped_page_at(struct weir__backing *backing, uint64_t address, struct weir__page_at *page);
 
 /* Returns whether the page that begins at this address is absent. The caller holds mapped->lock or mapped->growing. */
 bool weir__mapped_is_absent(struct weir__mapped *mapped, uint64_t address);

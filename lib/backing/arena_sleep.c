@@ -35,6 +35,21 @@ static bool is_absent(struct weir__mapped *mapped, const struct weir__nap_page *
     return found && !found->handle;
 }
 
+bool weir__mapped_page_at(struct weir__backing *backing, uint64_t address, struct weir__page_at *page)
+{
+    struct weir__mapped *mapped = weir__mapped_of(backing);
+    if (address < (uintptr_t)mapped->range || address - (uintptr_t)mapped->range >= mapped->range_bytes)
+        return false;
+    weir__spin_lock(&mapped->lock);
+    const struct weir__page *unit = page_of(mapped, address), *first = unit - unit->into;
+    *page = (struct weir__page_at){.address = address / WEIR__PAGE_UNIT * WEIR__PAGE_UNIT - unit->into * WEIR__PAGE_UNIT,
+                                   .bytes = first->units * WEIR__PAGE_UNIT,
+                                   .handle = first->handle,
+                                   .is_shut = mapped->is_shut};
+    weir__spin_unlock(&mapped->lock);
+    return page->bytes;
+}
+
 bool weir__mapped_is_absent(struct weir__mapped *mapped, uint64_t address)
 {
     return mapped->asleep_bytes && !page_of(mapped, address)->handle;

@@ -118,6 +118,13 @@ struct weir__sleep_ops {
     uint64_t (*asleep)(struct weir__backing *backing);
 };
 
+/* The page at an address of a backing. */
+struct weir__page_at {
+    uint64_t address, bytes;
+    gpu_page handle;
+    bool is_shut; /* the pool sleeps, or is on the way */
+};
+
 struct weir__backing_ops {
     /* the kind. Only creation, statistics and the recorder's flags ask for it; other code uses the members below */
     bool is_arena;
@@ -182,6 +189,10 @@ struct weir__backing_ops {
     /* Sets *bytes to the bytes of `idle` that cannot go back to the device, since a live block lies in the same page. Returns false if that
        is not known. */
     bool (*pinned)(struct weir__backing *backing, uint64_t *bytes);
+
+    /* Finds the page that has this address. Returns false if there is none. NULL: the memory has no pages that other processes could map. In
+       any capture mode. */
+    bool (*page_at)(struct weir__backing *backing, uint64_t address, struct weir__page_at *page);
 
     /* From now on the backing records the memory that it maps, or gives back on its own account, under the number `pool`. */
     void (*record)(struct weir__backing *backing, struct weir__recorder *recorder, unsigned pool);

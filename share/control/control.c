@@ -126,10 +126,10 @@ static uint64_t check_askers(struct share_control *control, uint64_t now)
 
 /* Listening --------------------------------------------------------------------------------------------------------------------------- */
 
-/* Listens at the first free name PID.N, since other weirs of this process, and processes of other PID namespaces, may use the same pid. */
+/* Listens at the first free name PID.N, or .PID.N if only pages are handed out, since other weirs of this process, and processes of other PID namespaces, may use the same pid. */
 static weir_status listen_somewhere(void *data, struct share_listener *listener, weir_error *error)
 {
-    (void)data;
+    const struct share_control *control = data;
     char directory[SHARE_PATH_SIZE], path[2 * SHARE_PATH_SIZE];
     char (*paths)[SHARE_PATH_SIZE];
     size_t count;
@@ -140,7 +140,7 @@ static weir_status listen_somewhere(void *data, struct share_listener *listener,
     free(paths);
     for (unsigned n = 1; n <= WEIRS_MAX; n++) {
         weir_error refusal = WEIR_ERROR_INIT;
-        snprintf(path, sizeof path, "%s/%ld.%u", directory, (long)getpid(), n);
+        snprintf(path, sizeof path, "%s/%s%ld.%u", directory, control->for_pages ? "." : "", (long)getpid(), n);
         status = share_listen_for_descriptors(path, &refusal, listener);
         if (status != WEIR_BUSY)
             return status == WEIR_OK ? status : weir__fail(error, status, "control: %s", refusal.text);
@@ -158,7 +158,9 @@ static void tell_path(struct share_control *control)
         memcpy(path->path, control->server.listener.path, sizeof path->path);
         control->paths = path;
     }
-    control->w->control_path = path ? path->path : NULL;
+    control->w->pages_path = path ? path->path : NULL;
+    if (!control->for_pages)
+        control->w->control_path = path ? path->path : NULL;
 }
 
 /* The socket's file was removed, for example by a logout: listens at a new one and logs this. */
@@ -166,7 +168,7 @@ static void listen_again(struct share_control *control)
 {
     weir_error error = WEIR_ERROR_INIT;
     char former[SHARE_PATH_SIZE];
-    weir_status status = share_server_listen_again(&control->server, listen_somewhere, NULL, former, &error);
+    weir_status status = share_server_listen_again(&control->server, listen_somewhere, control, former, &error);
     if (status == WEIR_OK)
         tell_path(control);
     weir__log_about(control->w, control, status == WEIR_OK ? WEIR_LOG_INFO : WEIR_LOG_WARNING, "%s was removed: %s", former,
@@ -239,7 +241,7 @@ static void close_with_weir(struct weir__attached *attached)
 {
     struct share_control *control = (struct share_control *)((char *)attached - offsetof(struct share_control, attached));
     weir__service_remove(&control->job);
-    control->w->control_path = NULL;
+    control->w->control_path = control->w->pages_path = NULL;
     enum gpu_capture_mode mode = weir__relaxed_begin(control->w->gpu);
     share_recording_close(control);
     for (struct share_asker *asker = control->askers; asker; asker = asker->next)
@@ -269,7 +271,7 @@ static weir_status start_serving(struct share_control *control, weir_error *erro
 static weir_status open_descriptors(struct share_control *control, weir_error *error)
 {
     share_forked_hold();
-    weir_status status = listen_somewhere(NULL, &control->server.listener, error);
+    weir_status status = listen_somewhere(control, &control->server.listener, error);
     if (status == WEIR_OK)
         status = start_serving(control, error);
     if (status == WEIR_OK)
@@ -280,12 +282,13 @@ static weir_status open_descriptors(struct share_control *control, weir_error *e
     return status;
 }
 
-weir_status share_control_open(weir *w, weir_error *error)
+weir_status share_control_open(weir *w, bool for_pages, weir_error *error)
 {
     struct share_control *control = calloc(1, sizeof *control);
     if (!control)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a control socket");
     control->w = w;
+    control->for_pages = for_pages;
     control->server = SHARE_SERVER_INIT(WIRE_DENIED, admit);
     weir_status status = open_descriptors(control, error);
     if (status != WEIR_OK) {

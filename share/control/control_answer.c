@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/alloc/sleep.h"
+#include "lib/backing/window.h"
 #include "lib/base/format.h"
 #include "share/wire/closing.h"
 #include "share/wire/query.h"
@@ -291,12 +293,30 @@ static void answer_stop(struct share_asker *asker, const struct wire_message *qu
         share_recording_stop(asker->control, asker);
 }
 
+/* Pages -------------------------------------------------------------------------------------------------------------------------------- */
+
+static void answer_page(struct share_asker *asker, const struct wire_message *question)
+{
+    const struct weir__window window = {question->u.page.address, question->u.page.bytes, question->u.page.number};
+    struct wire_message message = { .type = WIRE_PAGED, .request = question->request };
+    weir_error error = WEIR_ERROR_INIT;
+    int fd;
+    weir_status status = weir__window_page(&window, question->u.page.offset, asker->pid, &error, &fd, &message.u.paged.bytes);
+    if (status != WEIR_OK) {
+        share_asker_deny(asker, question->request, status, error.text);
+        return;
+    }
+    asker->is_over = asker->is_over || share_connection_send(&asker->connection, &message, fd) != SHARE_DONE;
+    close(fd);
+}
+
 /* Questions ---------------------------------------------------------------------------------------------------------------------------- */
 
 static void (*const answers[])(struct share_asker *asker, const struct wire_message *question) = {
     [WIRE_FIGURES] = answer_figures, [WIRE_OFFER] = answer_offer,   [WIRE_GIVE] = answer_give, [WIRE_TRIM] = answer_trim,
     [WIRE_SET] = answer_change,      [WIRE_RELOAD] = answer_change, [WIRE_STOP] = answer_stop,
     [WIRE_SLEEP] = answer_sleep,     [WIRE_WAKE] = answer_sleep,
+    [WIRE_PAGE] = answer_page,
 };
 
 static void refuse_version(struct share_asker *asker, uint16_t version)
@@ -312,7 +332,11 @@ static bool take_question(struct share_asker *asker, const struct wire_message *
 {
     if (wire_sender(question->type) != WIRE_CONTROLLER_SENDS || (passed >= 0 && question->type != WIRE_RECORD))
         return false;
-    if (question->type == WIRE_RECORD)
+    if (asker->control->for_pages && question->type != WIRE_PAGE) {
+        if (passed >= 0)
+            share_close_away(&passed, 1, NULL);
+        share_asker_deny(asker, question->request, WEIR_REFUSED, "this process only hands out tensors: write control: true in its policy");
+    } else if (question->type == WIRE_RECORD)
         share_recording_begin(asker, question, passed);
     else
         answers[question->type](asker, question);

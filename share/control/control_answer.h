@@ -32,6 +32,7 @@ struct share_control {
     struct share_forked forked;
     struct weir__job job;
     weir *w;
+    bool for_pages; /* answers no question but PAGE. Fixed */
     struct share_control_path *paths; /* all paths so far, the latest first */
     struct share_server server; /* the job watches its epoll set */
     uint64_t gives_until;  /* the time, by weir__service_now(), until which the accepted GIVEs last at the rate of GIVES_A_SECOND */

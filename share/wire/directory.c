@@ -20,7 +20,7 @@
 
 #define RUNTIME_BASE "/run/user"
 #define FILES_MAX (4 * SHARE_SOCKETS_MAX) /* files that are read of another user's directory: each socket has a lock file beside it */
-#define SOCKET_NAME_MAX (sizeof "/4194304.9999" - 1) /* the longest name PID.N: pids have 22 bits */
+#define SOCKET_NAME_MAX (sizeof "/.4194304.9999" - 1) /* the longest name .PID.N: pids have 22 bits */
 
 /* Places: directories above those of sockets ------------------------------------------------------------------------------------------- */
 
@@ -168,7 +168,7 @@ static bool is_socket(const char *path, const struct dirent *entry)
     return lstat(path, &info) == 0 && S_ISSOCK(info.st_mode);
 }
 
-/* Adds every socket of the directory. From another user's directory it takes at most SHARE_SOCKETS_MAX sockets and reads at most FILES_MAX
+/* Adds every socket of the directory but those that only hand out pages, whose names begin with a dot. From another user's directory it takes at most SHARE_SOCKETS_MAX sockets and reads at most FILES_MAX
    files. */
 static void add_sockets(struct listing *listing, const char *directory, DIR *stream, bool is_own)
 {
@@ -178,7 +178,7 @@ static void add_sockets(struct listing *listing, const char *directory, DIR *str
         if (!is_own && (looks > FILES_MAX || listing->count - first == SHARE_SOCKETS_MAX))
             break;
         /* A longer path cannot be a socket's: nobody could connect to it. */
-        if (share_join(path, directory, entry->d_name) &&
+        if (entry->d_name[0] != '.' && share_join(path, directory, entry->d_name) &&
             (listing->of_claims ? ends_in(path, SHARE_CLAIMS_SUFFIX) : is_socket(path, entry)))
             listing->count++;
     }

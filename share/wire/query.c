@@ -42,7 +42,7 @@ static void hang_up(struct share_query *query)
 
 static void end(struct share_query *query, weir_status status)
 {
-    if (query->role != WIRE_ROLE_IMPORTER)
+    if (query->role != WIRE_ROLE_IMPORTER && !(query->stays && status == WEIR_OK))
         hang_up(query);
     query->status = status;
     query->is_over = true;
@@ -86,6 +86,8 @@ static enum wire_type final_of(enum wire_type question)
     case WIRE_TRIM:
     case WIRE_SLEEP:
         return WIRE_GAVE;
+    case WIRE_PAGE:
+        return WIRE_PAGED;
     case WIRE_HELLO:
         return WIRE_WELCOME;
     case WIRE_LIST:
@@ -143,8 +145,9 @@ static void take_packet(struct share_query *query, const unsigned char *bytes, s
 
 static void drain(struct share_query *query)
 {
-    /* For an importer the pool's descriptor comes with WELCOME. */
-    int *passed = query->role == WIRE_ROLE_IMPORTER && query->pool_fd < 0 ? &query->pool_fd : NULL;
+    /* For an importer the pool's descriptor comes with WELCOME, and that of a page with PAGED. */
+    bool gets_one = query->role == WIRE_ROLE_IMPORTER || query->question.type == WIRE_PAGE;
+    int *passed = gets_one && query->pool_fd < 0 ? &query->pool_fd : NULL;
     for (int taken = 0; taken < DRAIN_MAX && !query->is_over && query->fd >= 0; taken++) {
         unsigned char bytes[WIRE_SIZE_MAX];
         size_t len;
@@ -267,7 +270,8 @@ static bool are_over(const struct share_query *queries, size_t count)
 static void prepare(struct share_query *query)
 {
     query->question.request = query->role == WIRE_ROLE_IMPORTER ? WIRE_KNOWS_EMPTY : REQUEST;
-    query->fd = query->pool_fd = -1;
+    query->fd = query->stays ? query->fd : -1;
+    query->pool_fd = -1;
     query->is_over = false;
     query->status = WEIR_OK;
     query->text[0] = '\0';
@@ -288,6 +292,8 @@ void share_queries_run(struct share_query *queries, size_t count, uint64_t deadl
     for (size_t i = 0; i < count; i++) {
         if (!queries[i].is_sent)
             prepare(&queries[i]);
+        if (!queries[i].is_sent && queries[i].fd >= 0)
+            say(&queries[i]);
         queries[i].is_sent = false;
         if (!polled && !queries[i].is_over)
             fail(&queries[i], WEIR_NO_HOST_MEMORY, "%s cannot be asked: no host memory", queries[i].path);

@@ -75,6 +75,8 @@ LAYOUT(gave, NUMBER(gave.bytes), NUMBER(gave.took_us));
 LAYOUT(record, RANGE(record.level, WIRE_RECORD_POOL, WIRE_RECORD_ALL), RANGE(record.flags, 0, WIRE_RECORD_STACKS));
 LAYOUT(recorded, NUMBER(recorded.bytes), NUMBER(recorded.events), NUMBER(recorded.lost), NUMBER(recorded.error), RESERVED(4));
 LAYOUT(piece, { KIND_TEXT, PLACE(piece.text), .min = 1 });
+LAYOUT(page, SOME(page.address), SOME(page.bytes), SOME(page.number), NUMBER(page.offset));
+LAYOUT(paged, SOME(paged.bytes));
 
 /* Checks the rules that concern several fields. A LEASE on a named block has neither ring nor sequence, and answers a request; a frame has
    a ring and a sequence, and answers none. */

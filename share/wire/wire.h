@@ -4,7 +4,7 @@
  * socket and a controller (a tool, or a neighbour that asks for memory). doc/protocol.md specifies them for other languages.
  *
  * Pure functions: no sockets, no allocation, no state. One message is one SOCK_SEQPACKET packet, and at most one file descriptor comes with
- * it (only with WIRE_WELCOME and WIRE_RECORD). Integers are little-endian.
+ * it (only with WIRE_WELCOME, WIRE_RECORD and WIRE_PAGED). Integers are little-endian.
  */
 #ifndef WEIR_SHARE_WIRE_H
 #define WEIR_SHARE_WIRE_H
@@ -101,6 +101,9 @@
     X(SLEEP, 77, sleep, controller, some) \
     /* An operator gives them their memory back; they stay yielded. Answered by READY or DENIED. */ \
     X(WAKE, 78, sleep, controller, some) \
+    /* Asks for the page at this place of a window: the memory of a tensor that was sent (lib/backing/window.h). Answered by PAGED or
+       DENIED. */ \
+    X(PAGE, 80, page, controller, some) \
     X(OFFERED, 99, offered, process, some) \
     X(GAVE, 100, gave, process, some) \
     /* Ends the answer to FIGURES, or says that SET or RELOAD is done, or that RECORD has begun. */ \
@@ -108,7 +111,9 @@
     /* Refuses a request; with request 0 it refuses the connection, which then ends. */ \
     X(DENIED, 102, refused, process, any) \
     X(RECORDED, 103, recorded, process, some) \
-    X(TEXT, 108, piece, process, some)
+    X(TEXT, 108, piece, process, some) \
+    /* The page's descriptor comes with this message. */ \
+    X(PAGED, 112, paged, process, some)
 
 enum wire_type {
 #define WIRE_TYPE_ENTRY(name, number, member, sender, request) WIRE_##name = number,
@@ -242,6 +247,8 @@ struct wire_message {
             uint32_t error;               /* the errno of the write that failed; 0: none failed */
         } recorded;
         struct { char text[WIRE_PIECE_SIZE]; } piece; /* the next part of the document, without a NUL */
+        struct { uint64_t address, bytes, number, offset; } page; /* a struct weir__window, and how far in it the page begins */
+        struct { uint64_t bytes; } paged; /* bytes of that page */
     } u;
 };
 #undef WIRE_FIGURE

@@ -98,9 +98,9 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
     for room in wire export import control; do
         check "share_${room}_includes_only_what_is_below_it" includes_only "$share_base|share/wire/|share/$room/" share/$room/*.[ch]
     done
-    check "share_ties_its_rooms_together" includes_only "$share_base|share/control/|share/open\.h" share/*.[ch]
+    check "share_ties_its_rooms_together" includes_only "$share_base|share/(control|wire)/|share/(open|window)\.h" share/*.[ch]
     # weir_torch.h is installed beside weir.h.
-    check "plugin_includes_only_what_is_below_it" includes_only 'plugin/torch/|lib/|share/(open|base/order)\.h|config\.h"|weir\.h"' $plugin_files
+    check "plugin_includes_only_what_is_below_it" includes_only 'plugin/torch/|lib/|share/(open|window|base/order)\.h|config\.h"|weir\.h"' $plugin_files
     check "reader_of_traces_includes_only_what_is_below_it" includes_only 'trace/|lib/trace/|config\.h"' trace/*.[ch]
     check "audit_includes_only_what_is_below_it" \
         includes_only 'audit/|lib/base/|lib/record/|lib/trace/(head|place|writer)\.h"|lib/gpu/(gpu|clock)\.h"|policy/(environment|keys)\.h"|config\.h"' \

@@ -111,7 +111,7 @@ END_TEST
 START_TEST(message_of_no_type_has_no_bytes)
 {
     unsigned char bytes[WIRE_SIZE_MAX];
-    static const unsigned gaps[][2] = {{13, 31}, {44, 64}, {72, 75}, {79, 98}, {104, 107}, {109, 300}};
+    static const unsigned gaps[][2] = {{13, 31}, {44, 64}, {72, 75}, {79, 79}, {81, 98}, {104, 107}, {109, 111}, {113, 300}};
     for (size_t gap = 0; gap < sizeof(gaps) / sizeof(gaps[0]); gap++)
         for (unsigned type = gaps[gap][0]; type <= gaps[gap][1]; type++)
             ck_assert_uint_eq(wire_encode(&(struct wire_message){.type = (enum wire_type)type}, bytes), 0);

@@ -125,6 +125,10 @@ const struct wire_golden wire_goldens[] = {
     {{WIRE_TEXT, 76, {.piece = {"{\"a\": \"\xc3\xa9"}}},
      1024,
      {HEADER(108, 1008, 76), [16] = '{', '"', 'a', '"', ':', ' ', '"', 0xc3, 0xa9}},
+    {{WIRE_PAGE, 80, {.page = {UINT64_C(1) << 40, 256, UINT64_MAX, 65536}}},
+     48,
+     {HEADER(80, 32, 80), [21] = 1, [25] = 1, [32] = 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, [42] = 1}},
+    {{WIRE_PAGED, 80, {.paged = {256}}}, 24, {HEADER(112, 8, 80), [17] = 1}},
 };
 const size_t wire_golden_count = sizeof(wire_goldens) / sizeof(wire_goldens[0]);
 
@@ -241,6 +245,11 @@ static const struct part {
     PART(WAKE, NAME, sleep.pool, 0, 0),
     PART(SET, TEXT, set.text, 1, 0),
     PART(OFFERED, COUNTS, offered.bytes, 0, 2),
+    PART(PAGE, NUMBER, page.address, 1, UINT64_MAX),
+    PART(PAGE, NUMBER, page.bytes, 1, UINT64_MAX),
+    PART(PAGE, NUMBER, page.number, 1, UINT64_MAX),
+    PART(PAGE, NUMBER, page.offset, 0, UINT64_MAX),
+    PART(PAGED, NUMBER, paged.bytes, 1, UINT64_MAX),
     PART(RECORD, NUMBER, record.level, 1, 2),
     PART(RECORD, NUMBER, record.flags, 0, 1),
     PART(RECORDED, COUNTS, recorded.bytes, 0, 3),
