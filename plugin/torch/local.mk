@@ -20,6 +20,7 @@ plugin_torch_libentries_la_SOURCES = \
 	%reldir%/late.h \
 	%reldir%/note.c \
 	%reldir%/note.h \
+	%reldir%/pages.c \
 	%reldir%/pools.c \
 	%reldir%/python.c \
 	%reldir%/python.h \

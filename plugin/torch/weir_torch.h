@@ -378,6 +378,31 @@ WEIR_API WEIR_CHECK weir_status weir_torch_lease_acquire(weir_torch_hold *import
                                                          weir_cuda_stream stream, weir_error *error, weir_torch_hold **lease,
                                                          const weir_lease_info **info);
 
+/* Between processes -------------------------------------------------------------------------------------------------------------------- */
+
+/* What names the memory of a tensor in another process of the same user and machine, as torch.multiprocessing sends it. */
+typedef struct weir_torch_handle {
+    unsigned char bytes[192];
+} weir_torch_handle;
+
+/* Shares the live block of `size` bytes with other processes until weir_torch_unshare(), and sets *offset to where the block begins in the
+   memory that the handle names. Blocks that lie in the same pages have the same handle. A receiver gets whole pages, and so sees what else
+   lies in them, as with CUDA's own handles. The pool does not sleep meanwhile. The block may be shared already. WEIR_INVALID,
+   WEIR_NOT_SUPPORTED (the memory is no arena of Weir's), WEIR_BUSY (the pool sleeps), WEIR_REFUSED (no directory for a socket),
+   WEIR_NO_HOST_MEMORY, WEIR_FORKED. */
+WEIR_API WEIR_CHECK weir_status weir_torch_share(int device, const void *ptr, size_t size, weir_error *error, weir_torch_handle *handle,
+                                                 uint64_t *offset);
+/* Ends that. Call it before the block is freed; it does nothing if the block is not shared. Memory that others have mapped stays there. */
+WEIR_API void weir_torch_unshare(const void *ptr);
+
+/* Maps the memory that a handle of another process names, and sets *ptr to its address; the same handle gives the same address while it is
+   mapped. The device is this process's number of the GPU that the memory is on. WEIR_INVALID (no handle, another GPU), WEIR_GONE (the sender
+   is, or the block was freed), WEIR_TIMEOUT (the sender does not answer for 30 s), WEIR_REFUSED (another user's), WEIR_PROTOCOL,
+   WEIR_NO_HOST_MEMORY (descriptors too), WEIR_CUDA_ERROR, the statuses of weir_torch_get(), WEIR_FORKED. */
+WEIR_API WEIR_CHECK weir_status weir_torch_receive(int device, const void *handle, size_t size, weir_error *error, void **ptr);
+/* Called as often as weir_torch_receive(): the last call waits for the device and unmaps the memory, after a capture that is in progress. */
+WEIR_API void weir_torch_receive_end(void *ptr);
+
 /* The description of a tensor in DLPack's terms; shape and strides count elements. */
 typedef struct weir_torch_tensor {
     int32_t device_type, device, dimensions;

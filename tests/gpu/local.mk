@@ -59,6 +59,7 @@ torch_test_files = \
 	%reldir%/torch/ddp.py \
 	%reldir%/torch/harness.py \
 	%reldir%/torch/prefork.py \
+	%reldir%/torch/queues.py \
 	%reldir%/torch/registered.py \
 	%reldir%/torch/run.py \
 	%reldir%/torch/sharing.py \

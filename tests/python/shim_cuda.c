@@ -206,3 +206,45 @@ int cuMemGetAddressRange_v2(unsigned long long *base, size_t *size, unsigned lon
     *size = shim_piece;
     return shim_piece ? cudaSuccess : cudaErrorInvalidValue;
 }
+
+/* Events, also of other processes: nothing runs, so each is complete. */
+ANSWER cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+    (void)flags;
+    *event = (cudaEvent_t)malloc(1);
+    return *event ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+ANSWER cudaEventDestroy(cudaEvent_t event)
+{
+    free(event);
+    return cudaSuccess;
+}
+
+ANSWER cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    (void)event;
+    (void)stream;
+    return cudaSuccess;
+}
+
+ANSWER cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t event)
+{
+    (void)event;
+    memset(handle, 0, sizeof *handle);
+    return cudaSuccess;
+}
+
+ANSWER cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t handle)
+{
+    (void)handle;
+    return cudaEventCreateWithFlags(event, 0);
+}
+
+ANSWER cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
+{
+    (void)stream;
+    (void)event;
+    (void)flags;
+    return cudaSuccess;
+}

@@ -89,11 +89,18 @@ def child_of_a_fork_fails_cleanly_and_parent_goes_on(run: Run) -> None:
     assert float(tensor.sum()) == 1 << 20
 
 
-@case(modes=(SHIM,))
-def sharing_with_other_processes_is_refused_by_name(run: Run) -> None:
-    """torch's way to do it, which is for memory of cudaMalloc. What cannot be had says so, and harms nothing."""
+@case(modes=(NATIVE, SHIM), starts_itself=True, seconds=120, has_entries=True)
+def tensors_go_through_a_queue_and_leave_nothing(run: Run) -> None:
+    script = os.path.join(HERE, "queues.py")
+    result = last_json(output_of([sys.executable, script, "--mode", run.mode, "--count", "1000", "--limit", "100"]))
+    assert result["good"], result
+
+
+@case(modes=(SHIM,), starts_itself=True)
+def memory_of_cudas_pools_is_not_sent_and_says_why(run: Run) -> None:
+    run.start(POLICY)
     tensor = torch.ones(1 << 20, device="cuda")
-    error = expect_error((RuntimeError, NotImplementedError), lambda: tensor.untyped_storage()._share_cuda_(), "weir")
+    error = expect_error((RuntimeError,), lambda: tensor.untyped_storage()._share_cuda_(), "weir", "backing: arena", "tensors")
     note(str(error))
     assert float(tensor.sum()) == 1 << 20
 

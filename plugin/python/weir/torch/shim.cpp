@@ -165,6 +165,8 @@ public:
             free_uncached(ptr);
             return;
         }
+        if (C10_UNLIKELY(block.is_shared))
+            library->unshare(ptr);
         library->free(ptr, static_cast<ssize_t>(block.size), block.device, block.stream);
         if (C10_UNLIKELY(is_told))
             history.freed(ptr);
@@ -319,6 +321,8 @@ public:
             void *ptr = delta->freed[i].ptr;
             if (history.take(blocks, ptr, block, is_told) && is_told)
                 history.freed(ptr);
+            if (block.is_shared)
+                library->unshare(ptr);
             said.ptrs_freed.push_back(ptr);
         }
         for (size_t i = 0; i < delta->made_count; i++) {
@@ -387,11 +391,28 @@ public:
         trackers.attach(std::move(tracker), __builtin_return_address(0));
     }
 
-    /* What stays torch's alone */
+    /* Other processes, through torch.multiprocessing, which counts who has a tensor, and sends the offset beside the handle */
 
-    std::shared_ptr<void> getIpcDevPtr(std::string) override { no_ipc(); }
+    std::shared_ptr<void> getIpcDevPtr(std::string handle) override
+    {
+        Device device = -1;
+        void *ptr = nullptr;
+        weir_error error = WEIR_ERROR_INIT;
+        C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+        TORCH_CHECK(library->receive(device, handle.data(), handle.size(), &error, &ptr) == WEIR_OK, "weir: ", error.text);
+        return { ptr, [](void *mapped) { library->receive_end(mapped); } };
+    }
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 5
-    caching::ShareableHandle shareIpcHandle(void *) override { no_ipc(); }
+    caching::ShareableHandle shareIpcHandle(void *ptr) override
+    {
+        Block block;
+        weir_torch_handle handle;
+        uint64_t offset = 0;
+        weir_error error = WEIR_ERROR_INIT;
+        TORCH_CHECK(blocks.share(ptr, block), "weir: ", ptr, " is not a block of torch's that is live, and cannot be sent to other processes");
+        TORCH_CHECK(library->share(block.device, ptr, block.size, &error, &handle, &offset) == WEIR_OK, "weir: ", error.text);
+        return { static_cast<ptrdiff_t>(offset), std::string(reinterpret_cast<const char *>(handle.bytes), sizeof handle.bytes) };
+    }
 #endif
 
     /* Other GPUs */
@@ -506,10 +527,6 @@ private:
     }
     static thread_local std::exception_ptr thrown;
 
-    [[noreturn]] static void no_ipc()
-    {
-        not_supported("sharing CUDA tensors with other processes (torch.multiprocessing)", "weir.share does that, see weir-share(7)");
-    }
     static void free_uncached(void *ptr) { C10_CUDA_CHECK(cudaFree(ptr)); }
 
     C10_NOINLINE static void *malloc_uncached(size_t size)

@@ -28,6 +28,7 @@ struct Block {
     size_t size;
     weir_cuda_stream stream;
     Device device;
+    bool is_shared = false; /* other processes were told of it */
 };
 
 class Spin {
@@ -73,6 +74,19 @@ public:
         shard.used--;
         totals_of(shard, block.device).out += block.size;
         tell();
+        return true;
+    }
+
+    /* Marks the block as shared. false: there is no such block. */
+    bool share(void *ptr, Block &block)
+    {
+        Shard &shard = shard_of(ptr);
+        std::lock_guard<Spin> guard(shard.lock);
+        size_t place;
+        if (!find(shard, ptr, place))
+            return false;
+        shard.places[place].is_shared = true;
+        block = shard.places[place];
         return true;
     }
 

@@ -23,7 +23,7 @@ namespace weir_shim {
     X(release_pool) X(regions_take) X(regions_use) X(get) X(is_over) X(get_memory_fraction) X(report) X(set_stream_fn) X(stream_lives) \
     X(stats_take) X(reset_peaks) X(reset_totals) X(pool_has) X(pool_uses) \
     X(begin_route) X(hold_pool) X(set_pool) X(trim_pool) X(state_save) X(state_free) X(state_restore) X(delta_free) \
-    X(watch) X(claim)
+    X(watch) X(claim) X(share) X(unshare) X(receive) X(receive_end)
 /* And those of weir.h, under their full names. */
 #define WEIR_LIST(X) \
     X(weir_stats_take) X(weir_stats_free) X(weir_stats_pool) X(weir_pool_get) X(weir_pool_handle) X(weir_pool_small_handle)
