@@ -44,7 +44,7 @@ EXTRA_DIST += \
 	%reldir%/share_consumer.py \
 	%reldir%/share_host.py \
 	%reldir%/share_test.py \
-	%reldir%/shim_cuda.c \
+	%reldir%/shim_cuda.c %reldir%/shim_queue.py \
 	%reldir%/shim_test.py \
 	%reldir%/shim_tracker.cpp \
 	%reldir%/tap.py \

@@ -946,9 +946,18 @@ def the_allocator_for_mem_pools_is_accepted():
 
 
 @fact
-def what_is_not_supported_says_so_and_what_to_do_instead():
+def tensors_go_to_another_process_through_a_queue_and_leave_nothing():
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim_queue.py")
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {"WEIR_SIM": f"memory=8GiB,name=shim-{os.getpid()}", "WEIR_CONTROL_DIR": folder}
+        done = subprocess.run([sys.executable, program, "60"], env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout.endswith("good\n"), done.stdout
+
+
+@fact
+def tensors_of_cudas_pools_are_not_sent_and_the_error_names_the_key():
     error = raises(RuntimeError, lambda: make(1000).untyped_storage()._share_cuda_())
-    assert "weir.share" in str(error) and "weir-share(7)" in str(error), error
+    assert "write backing: arena for pool 'tensors'" in str(error), error
 
 
 @contextlib.contextmanager

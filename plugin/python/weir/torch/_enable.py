@@ -29,9 +29,9 @@ HOOKS = {
 PATCHES = {name: getattr(_memory, name) for name in _memory.__all__ if name not in ("mem_get_info", "report", "stats")}
 PATCHES["memory_summary"] = _summary.memory_summary
 
-# What raises with any allocator but torch's own.
-_NEVER = ("sharing CUDA tensors through torch.multiprocessing",)
+# What raises without the shim.
 _MISSING = (
+    "sharing CUDA tensors through torch.multiprocessing raises",
     'torch.compile(mode="reduce-overhead") and torch.cuda.MemPool() raise',
     "torch.cuda.memory._record_memory_history() raises",
     "an out-of-memory is a RuntimeError (std::bad_alloc) instead of torch.OutOfMemoryError",
@@ -215,7 +215,7 @@ def _enable_first(torch: Any, library: Library, patch: bool, shim: Optional[bool
         warned.append(f"Weir is enabled without its shim, which `{_build.COMMAND}` makes: " + "; ".join(missing) + f". Why: {why}")
     _tell_run()
     in_force = _library.policy_in_force()
-    state = State(library.path, in_force and in_force.file, has_shim, False, _NEVER + missing)
+    state = State(library.path, in_force and in_force.file, has_shim, False, missing)
     return state, [text for text in warned if text is not None]
 
 
