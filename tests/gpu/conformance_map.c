@@ -2,7 +2,9 @@
 /* conformance_map.c - address ranges, and pages that are mapped into them. */
 #include "tests/gpu/conformance.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #define UNIT GPU_PAGE_UNIT
 
@@ -319,6 +321,51 @@ START_TEST(all_peers_get_access_in_one_call)
 }
 END_TEST
 
+START_TEST(an_imported_page_is_the_same_memory_and_outlives_the_page)
+{
+    uint64_t before, after, total;
+    reserve(2);
+    gpu_page page = create(UNIT), imported;
+    int fd;
+    map(page, 0, UNIT);
+    fill(0, 17);
+    int code = g->page_export(page, &fd);
+    ck_assert_msg(code == GPU_SUCCESS || code == GPU_NOT_SUPPORTED, "%s", g->code_name(code));
+    if (code == GPU_SUCCESS) {
+        ck_assert_int_ne(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
+        ck_assert_gpu(g->page_import(0, fd, UNIT, &imported));
+        close(fd);
+        map(imported, 1, UNIT);
+        expect_filled(1, 17);
+        fill(1, 42);
+        expect_filled(0, 42);
+        unmap(0, UNIT);
+        ck_assert_gpu(g->page_release(page));
+        expect_filled(1, 42);
+        ck_assert_gpu(g->device_memory(0, &before, &total));
+        page = imported;
+        unmap(1, UNIT);
+    } else {
+        unmap(0, UNIT);
+    }
+    ck_assert_gpu(g->page_release(page));
+    ck_assert_gpu(g->device_memory(0, &after, &total));
+    ck_assert(code != GPU_SUCCESS || after >= before);
+    free_range();
+}
+END_TEST
+
+START_TEST(another_descriptor_is_no_page)
+{
+    gpu_page page = 0;
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    ck_assert_int_ne(g->page_import(0, fd, UNIT, &page), GPU_SUCCESS);
+    ck_assert_int_ne(g->page_import(0, -1, UNIT, &page), GPU_SUCCESS);
+    ck_assert_uint_eq(page, 0);
+    close(fd);
+}
+END_TEST
+
 void add_map_tests(Suite *suite, const struct probe *probe)
 {
     TCase *map = rig_case(suite, "map");
@@ -336,6 +383,8 @@ void add_map_tests(Suite *suite, const struct probe *probe)
     add_if(map, probe, GPU_FEATURE_MAPPING, nothing_is_mapped_over_a_page);
     add_if(map, probe, GPU_FEATURE_MAPPING, a_page_is_unmapped_as_a_whole);
     add_if(map, probe, GPU_FEATURE_MAPPING, no_call_waits_for_a_kernel);
+    add_if(map, probe, GPU_FEATURE_MAPPING, an_imported_page_is_the_same_memory_and_outlives_the_page);
+    add_if(map, probe, GPU_FEATURE_MAPPING, another_descriptor_is_no_page);
     if (probe->supports[GPU_FEATURE_MAPPING])
         tcase_add_loop_test(map, no_call_disturbs_a_capture_of_another_thread, 0, 2);
     if (probe->peers)

@@ -7,7 +7,7 @@ tests_plugin_libplug_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_libplug_la_LIBADD = plugin/torch/libtorch.la tests/support/libsuite.la
 
 plugin_programs = tests/plugin/arena tests/plugin/entry tests/plugin/frames \
-	tests/plugin/graphs tests/plugin/hold tests/plugin/pages tests/plugin/pools \
+	tests/plugin/graphs tests/plugin/hold tests/plugin/pages tests/plugin/pages_strangers tests/plugin/pools \
 	tests/plugin/streams tests/plugin/structs
 check_PROGRAMS += $(plugin_programs)
 TESTS += $(plugin_programs)
@@ -42,10 +42,15 @@ tests_plugin_hold_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include
 tests_plugin_hold_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_hold_LDADD = tests/plugin/libplug.la
 
-tests_plugin_pages_SOURCES = %reldir%/pages.c
+tests_plugin_pages_SOURCES = %reldir%/pages.c %reldir%/pages_scene.c %reldir%/pages_scene.h
 tests_plugin_pages_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include
 tests_plugin_pages_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_pages_LDADD = tests/plugin/libplug.la
+
+tests_plugin_pages_strangers_SOURCES = %reldir%/pages_strangers.c %reldir%/pages_scene.c %reldir%/pages_scene.h
+tests_plugin_pages_strangers_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include
+tests_plugin_pages_strangers_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_plugin_pages_strangers_LDADD = tests/plugin/libplug.la
 
 tests_plugin_pools_SOURCES = %reldir%/pools.c
 tests_plugin_pools_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/include
