@@ -3,8 +3,6 @@
 
 #include "share/window.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,21 +16,15 @@
 #define PATIENCE_MS 30000 /* for one page: the service thread of the sender may be giving memory back */
 #define TRIES 2           /* as a call of the driver may fail once */
 
-bool share_window_is_whole(const struct share_window *there)
-{
-    const struct weir__window *window = &there->window;
-    return !there->uuid[sizeof there->uuid - 1] && !there->path[sizeof there->path - 1] && there->path[0] && window->bytes &&
-           window->bytes % GPU_PAGE_UNIT == 0 && window->number && window->address;
-}
-
 weir_status share_window_tell(weir *w, int device, weir_error *error, struct share_window *there)
 {
-    weir_status status = w->pages_path ? WEIR_OK : share_control_open(w, true, error);
-    const char *path = w->pages_path;
+    weir_status status = w->control_path ? WEIR_OK : share_control_open(w, true, error);
     if (status != WEIR_OK)
         return status;
+    const char *path = w->control_path;
     if (!path)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the path of a socket");
+    snprintf(there->magic, sizeof there->magic, SHARE_WINDOW_MAGIC);
     snprintf(there->uuid, sizeof there->uuid, "%s", w->devices[device].info.uuid);
     snprintf(there->path, sizeof there->path, "%s", path);
     return WEIR_OK;
@@ -47,27 +39,16 @@ void share_window_unmap(const struct gpu *gpu, void *range, uint64_t bytes, uint
         continue;
 }
 
-/* A window that is being mapped, up to `mapped` bytes. `bytes` is the size of the page that was asked for last. */
-struct mapping {
-    const struct gpu *gpu;
-    int device;
-    char *range;
-    uint64_t mapped, bytes;
-    struct share_query query;
-};
-
 /* Maps the page whose descriptor came. Returns GPU_INVALID_VALUE if the page does not fit. */
-static int map_page(const struct mapping *mapping)
+static int map_page(const struct gpu *gpu, int device, int fd, uint64_t bytes, char *address, uint64_t room)
 {
-    const struct gpu *gpu = mapping->gpu;
-    uint64_t room = mapping->query.question.u.page.bytes - mapping->mapped;
     gpu_page page;
-    if (mapping->query.pool_fd < 0 || mapping->bytes > room || mapping->bytes % GPU_PAGE_UNIT)
+    if (fd < 0 || bytes > room || bytes % GPU_PAGE_UNIT)
         return GPU_INVALID_VALUE;
-    int code = gpu->page_import(mapping->device, mapping->query.pool_fd, mapping->bytes, &page);
+    int code = gpu->page_import(device, fd, bytes, &page);
     if (code != GPU_SUCCESS)
         return code;
-    code = gpu->page_map(mapping->range + mapping->mapped, mapping->bytes, page);
+    code = gpu->page_map(address, bytes, page);
     for (int tries = 0; tries < TRIES && gpu->page_release(page) != GPU_SUCCESS; tries++)
         continue; /* a mapped page stays until it is unmapped */
     return code;
@@ -79,59 +60,50 @@ static bool take_size(struct share_query *query, const struct wire_message *answ
     return true;
 }
 
-/* Whether there are descriptors for the connection and for one page: the kernel drops a page's descriptor silently if there is none. */
-static bool have_descriptors(void)
-{
-    int spare[2] = {fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0), -1};
-    bool are_lacking = spare[0] < 0 && errno == EMFILE;
-    if (spare[0] >= 0) {
-        spare[1] = fcntl(spare[0], F_DUPFD_CLOEXEC, 0);
-        are_lacking = spare[1] < 0;
-        close(spare[0]);
-    }
-    if (spare[1] >= 0)
-        close(spare[1]);
-    return !are_lacking;
-}
-
-/* Asks for the next page, and maps it. */
-static weir_status add_page(struct mapping *mapping, weir_error *error)
-{
-    struct share_query *query = &mapping->query;
-    query->question.u.page.offset = mapping->mapped;
-    if (!have_descriptors())
-        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no descriptor is left to receive a tensor: raise `ulimit -n`");
-    share_queries_run(query, 1, share_deadline(PATIENCE_MS));
-    int code = query->status == WEIR_OK ? map_page(mapping) : GPU_SUCCESS;
-    if (query->pool_fd >= 0)
-        close(query->pool_fd);
-    if (query->status != WEIR_OK)
-        return weir__fail(error, query->status, "a tensor of process %d was not received: %s", query->pid, query->text);
-    if (code != GPU_SUCCESS)
-        return weir__fail_gpu(error, mapping->gpu, code, "a page of %s of a tensor of process %d could not be mapped",
-                              WEIR__BYTES(mapping->bytes), query->pid);
-    mapping->mapped += mapping->bytes;
-    return WEIR_OK;
-}
-
-weir_status share_window_map(const struct gpu *gpu, int device, const struct share_window *there, weir_error *error, void **range)
+/* Maps all pages, and sets *mapped to their bytes. */
+static weir_status map_pages(const struct gpu *gpu, int device, const struct share_window *there, weir_error *error, char *range,
+                             uint64_t *mapped)
 {
     const struct weir__window *window = &there->window;
-    int code = gpu->range_reserve(device, window->bytes, range);
+    uint64_t bytes = 0;
+    int code = GPU_SUCCESS;
+    for (*mapped = 0; code == GPU_SUCCESS && *mapped < window->bytes; *mapped += code == GPU_SUCCESS ? bytes : 0) {
+        struct share_query query = {.path = there->path, .take = take_size, .data = &bytes};
+        query.question = (struct wire_message){.type = WIRE_PAGE, .u.page = {window->address, window->bytes, window->number, *mapped}};
+        share_queries_run(&query, 1, share_deadline(PATIENCE_MS));
+        if (query.status == WEIR_OK)
+            code = map_page(gpu, device, query.pool_fd, bytes, range + *mapped, window->bytes - *mapped);
+        if (query.pool_fd >= 0)
+            close(query.pool_fd);
+        if (query.status != WEIR_OK)
+            return weir__fail(error, query.status, "a tensor of process %d was not received: %s%s", query.pid, query.text,
+                              query.status == WEIR_PROTOCOL ? "; or no descriptor is left here: raise `ulimit -n`" : "");
+    }
+    if (code == GPU_SUCCESS)
+        code = gpu->page_set_access(range, window->bytes, &device, 1);
+    return code == GPU_SUCCESS ? WEIR_OK
+                               : weir__fail_gpu(error, gpu, code, "%s of a tensor of another process, behind its first %s, for device %d",
+                                                WEIR__BYTES(bytes), WEIR__BYTES(*mapped), device);
+}
+
+weir_status share_window_map(const weir *w, int device, const struct share_window *there, weir_error *error, void **range)
+{
+    const struct weir__window *window = &there->window;
+    const char *uuid = w->devices[device].info.uuid;
+    uint64_t mapped;
+    if (memcmp(there->magic, SHARE_WINDOW_MAGIC, sizeof there->magic) != 0 || there->uuid[sizeof there->uuid - 1] ||
+        there->path[sizeof there->path - 1] || !window->bytes || window->bytes % GPU_PAGE_UNIT || !window->number || !window->address)
+        return weir__fail(error, WEIR_INVALID, "a tensor of another process comes from no release of Weir that this one knows: enable the same "
+                                               "release in both processes, or in neither");
+    if (strcmp(there->uuid, uuid) != 0)
+        return weir__fail(error, WEIR_INVALID, "a tensor of another process is on %s, and device %d of this one is %s: let both see the same GPUs "
+                                               "(CUDA_VISIBLE_DEVICES)",
+                          there->uuid, device, uuid);
+    int code = w->gpu->range_reserve(device, window->bytes, range);
     if (code != GPU_SUCCESS)
-        return weir__fail_gpu(error, gpu, code, "%s of addresses for a tensor of another process", WEIR__BYTES(window->bytes));
-    struct mapping mapping = {.gpu = gpu, .device = device, .range = *range};
-    mapping.query = (struct share_query){.path = there->path, .stays = true, .fd = -1, .take = take_size, .data = &mapping.bytes};
-    mapping.query.question = (struct wire_message){.type = WIRE_PAGE, .u.page = {window->address, window->bytes, window->number, 0}};
-    weir_status status = WEIR_OK;
-    while (status == WEIR_OK && mapping.mapped < window->bytes)
-        status = add_page(&mapping, error);
-    if (mapping.query.fd >= 0)
-        close(mapping.query.fd);
-    code = status == WEIR_OK ? gpu->page_set_access(*range, window->bytes, &device, 1) : GPU_SUCCESS;
-    if (code != GPU_SUCCESS)
-        status = weir__fail_gpu(error, gpu, code, "access of device %d to a tensor of another process", device);
+        return weir__fail_gpu(error, w->gpu, code, "%s of addresses for a tensor of another process", WEIR__BYTES(window->bytes));
+    weir_status status = map_pages(w->gpu, device, there, error, *range, &mapped);
     if (status != WEIR_OK)
-        share_window_unmap(gpu, *range, window->bytes, mapping.mapped);
+        share_window_unmap(w->gpu, *range, window->bytes, mapped);
     return status;
 }

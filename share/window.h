@@ -4,7 +4,7 @@
  * one by one and maps them side by side. Each page comes as a descriptor, over a socket, so that neither process need be allowed to trace
  * the other.
  *
- * No state. A receiver makes one connection for a window, and has at most one descriptor of a page at a time.
+ * No state. A receiver has at most one connection and one descriptor of a page at a time.
  */
 #ifndef WEIR_SHARE_WINDOW_H
 #define WEIR_SHARE_WINDOW_H
@@ -14,23 +14,24 @@
 #include "share/wire/place.h"
 #include "share/wire/wire.h"
 
-/* A window as other processes have to know it. Strings are followed by zeros. */
+/* A window as other processes have to know it: the handle of a tensor, for processes of one machine. Has no padding; strings are followed by
+   zeros, so that the same window has the same bytes. */
 struct share_window {
+    char magic[8]; /* SHARE_WINDOW_MAGIC */
     struct weir__window window;
-    char uuid[WIRE_UUID_SIZE]; /* the UUID of the device */
-    char path[(SHARE_PATH_SIZE + 7) / 8 * 8]; /* the socket of the process that has the window. The struct has no padding */
+    char uuid[WIRE_UUID_SIZE];                  /* the UUID of the device */
+    char path[(SHARE_PATH_SIZE + 7) / 8 * 8]; /* the socket of the process that has the window */
 };
+#define SHARE_WINDOW_MAGIC "WEIRPG1"
 
-/* Whether a window that another process told of has strings and numbers that can be right. */
-bool share_window_is_whole(const struct share_window *there);
-
-/* Fills in the UUID and the path. Opens the socket if the weir has none yet. One thread at a time may call this. The statuses are those of
+/* Fills in all but `window`. Opens the socket if the weir has none yet. One thread at a time may call this. The statuses are those of
    share_control_open(). */
 weir_status share_window_tell(weir *w, int device, weir_error *error, struct share_window *there);
 
 /* Maps the window for the device, and sets *range to its address; or leaves nothing. Waits at most 30 s for each page. Call it, and
-   share_window_unmap(), in relaxed capture mode. The statuses are those of a query (wire/query.h), and of the GPU's codes. */
-weir_status share_window_map(const struct gpu *gpu, int device, const struct share_window *there, weir_error *error, void **range);
+   share_window_unmap(), in relaxed capture mode. Returns WEIR_INVALID (nothing of Weir's, or on another GPU), and as a query does
+   (wire/query.h), or the status of the GPU's code. */
+weir_status share_window_map(const weir *w, int device, const struct share_window *there, weir_error *error, void **range);
 /* Unmaps the first `mapped` bytes of a range of `bytes`, and gives the range back. No work may use it any more. */
 void share_window_unmap(const struct gpu *gpu, void *range, uint64_t bytes, uint64_t mapped);
 

@@ -251,8 +251,8 @@ static weir_status check_windows(weir_pool *pool, weir_error *error)
     size_t blocks = weir__window_blocks(pool->backing, &pid);
     if (!blocks)
         return WEIR_OK;
-    return weir__fail(error, WEIR_BUSY, "pool '%s' on device %d stays awake: %zu of its blocks are shared with other processes (%d was the last "
-                                        "to ask; 0: none has yet): delete these tensors there and here first",
+    return weir__fail(error, WEIR_BUSY, "pool '%s' on device %d stays awake: %zu of its blocks are shared, with process %d among others (0: nobody "
+                                        "has asked yet): delete these tensors there and here first",
                       pool->name, pool->device->index, blocks, pid);
 }
 

@@ -108,6 +108,9 @@ static inline const struct cuda_driver *cuda_driver_of_streams(void)
     return CUDART_VERSION >= 12000 ? cuda_driver() : NULL;
 }
 
+/* Makes a descriptor of CUDA's close-on-exec, and sets *fd to it (cuda_pool.c). Returns the code. */
+int cuda_own(int exported, int *fd);
+
 /* Ranges and pages (cuda_map.c) -------------------------------------------------------------------------------------------------------- */
 
 /* Returns whether the driver and the device can map pages; if not, `why` gets the reason. */

@@ -4,10 +4,8 @@
    cuda.h. */
 #include "lib/gpu/cuda_internal.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* From cuda.h, where these numbers and structs have been the same since 11.2. */
 enum {
@@ -150,14 +148,7 @@ int cuda_page_export(gpu_page page, int *fd)
 {
     const struct cuda_driver *driver = mapping_driver();
     int exported = -1, code = driver ? driver->page_export(&exported, page, HANDLE_POSIX_FD, 0) : GPU_NOT_SUPPORTED;
-    if (code != GPU_SUCCESS)
-        return code;
-    if (fcntl(exported, F_SETFD, FD_CLOEXEC) != 0) {
-        close(exported);
-        return GPU_UNKNOWN;
-    }
-    *fd = exported;
-    return GPU_SUCCESS;
+    return code == GPU_SUCCESS ? cuda_own(exported, fd) : code;
 }
 
 /* The driver compares the size with the page's when the page is mapped. */

@@ -109,18 +109,21 @@ int cuda_pool_trim(gpu_pool pool, uint64_t keep)
     return cuda_done(cudaMemPoolTrimTo(pool, (size_t)keep));
 }
 
-int cuda_pool_export(gpu_pool pool, int *fd)
+int cuda_own(int exported, int *fd)
 {
-    int exported = -1;
-    cudaError_t code = cudaMemPoolExportToShareableHandle(&exported, pool, cudaMemHandleTypePosixFileDescriptor, 0);
-    if (code != cudaSuccess)
-        return cuda_done(code);
     if (fcntl(exported, F_SETFD, FD_CLOEXEC) != 0) {
         close(exported);
         return GPU_UNKNOWN;
     }
     *fd = exported;
     return GPU_SUCCESS;
+}
+
+int cuda_pool_export(gpu_pool pool, int *fd)
+{
+    int exported = -1;
+    cudaError_t code = cudaMemPoolExportToShareableHandle(&exported, pool, cudaMemHandleTypePosixFileDescriptor, 0);
+    return code == cudaSuccess ? cuda_own(exported, fd) : cuda_done(code);
 }
 
 int cuda_pool_import(int device, int fd, gpu_pool *pool)

@@ -81,7 +81,6 @@ struct weir {
     void (*dump)(weir *w);                 /* writes a trace after a request failed for want of memory (trace/file.h) */
     /* the path of the weir's control socket; the string lives until weir_close(). NULL: the weir has no control socket */
     _Atomic(const char *) control_path;
-    _Atomic(const char *) pages_path; /* the same of the socket at which other processes get pages; NULL: nothing was shared so far */
     struct weir__about *about;          /* what statistics, traces and the control socket tell of the weir (about.h). Fixed */
     /* What weir_open() was given, for reloads (source.h): one of the two is set, the other is NULL. Fixed. */
     char *policy_text, *policy_file;

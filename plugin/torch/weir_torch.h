@@ -393,15 +393,17 @@ typedef struct weir_torch_handle {
 WEIR_API WEIR_CHECK weir_status weir_torch_share(int device, const void *ptr, size_t size, weir_error *error, weir_torch_handle *handle,
                                                  uint64_t *offset);
 /* Ends that. Call it before the block is freed; it does nothing if the block is not shared. Memory that others have mapped stays there. */
-WEIR_API void weir_torch_unshare(const void *ptr);
+WEIR_API void weir_torch_unshare(int device, const void *ptr, size_t size);
 
-/* Maps the memory that a handle of another process names, and sets *ptr to its address; the same handle gives the same address while it is
-   mapped. The device is this process's number of the GPU that the memory is on. WEIR_INVALID (no handle, another GPU), WEIR_GONE (the sender
-   is, or the block was freed), WEIR_TIMEOUT (the sender does not answer for 30 s), WEIR_REFUSED (another user's), WEIR_PROTOCOL,
-   WEIR_NO_HOST_MEMORY (descriptors too), WEIR_CUDA_ERROR, the statuses of weir_torch_get(), WEIR_FORKED. */
-WEIR_API WEIR_CHECK weir_status weir_torch_receive(int device, const void *handle, size_t size, weir_error *error, void **ptr);
-/* Called as often as weir_torch_receive(): the last call waits for the device and unmaps the memory, after a capture that is in progress. */
-WEIR_API void weir_torch_receive_end(void *ptr);
+/* Maps the memory that a handle of another process names, and sets *ptr to its address. Each call maps it anew. The device is this process's
+   number of the GPU that the memory is on. WEIR_INVALID (no handle, another GPU), WEIR_GONE (the sender is, or the block was freed),
+   WEIR_TIMEOUT (the sender does not answer for 30 s), WEIR_REFUSED (another user's), WEIR_PROTOCOL, WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR,
+   the statuses of weir_torch_get(), WEIR_FORKED. */
+typedef struct weir_torch_received weir_torch_received;
+WEIR_API WEIR_CHECK weir_status weir_torch_receive(int device, const void *handle, size_t size, weir_error *error,
+                                                   weir_torch_received **received, void **ptr);
+/* Waits for the device and unmaps the memory, after a capture that is in progress. */
+WEIR_API void weir_torch_receive_end(int device, weir_torch_received *received);
 
 /* The description of a tensor in DLPack's terms; shape and strides count elements. */
 typedef struct weir_torch_tensor {

@@ -158,9 +158,7 @@ static void tell_path(struct share_control *control)
         memcpy(path->path, control->server.listener.path, sizeof path->path);
         control->paths = path;
     }
-    control->w->pages_path = path ? path->path : NULL;
-    if (!control->for_pages)
-        control->w->control_path = path ? path->path : NULL;
+    control->w->control_path = path ? path->path : NULL;
 }
 
 /* The socket's file was removed, for example by a logout: listens at a new one and logs this. */
@@ -241,7 +239,7 @@ static void close_with_weir(struct weir__attached *attached)
 {
     struct share_control *control = (struct share_control *)((char *)attached - offsetof(struct share_control, attached));
     weir__service_remove(&control->job);
-    control->w->control_path = control->w->pages_path = NULL;
+    control->w->control_path = NULL;
     enum gpu_capture_mode mode = weir__relaxed_begin(control->w->gpu);
     share_recording_close(control);
     for (struct share_asker *asker = control->askers; asker; asker = asker->next)

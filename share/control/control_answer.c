@@ -330,13 +330,10 @@ static void refuse_version(struct share_asker *asker, uint16_t version)
 /* Returns false if the message is no question of a controller; then the caller still owns the descriptor. */
 static bool take_question(struct share_asker *asker, const struct wire_message *question, int passed)
 {
-    if (wire_sender(question->type) != WIRE_CONTROLLER_SENDS || (passed >= 0 && question->type != WIRE_RECORD))
+    if (wire_sender(question->type) != WIRE_CONTROLLER_SENDS || (passed >= 0 && question->type != WIRE_RECORD) ||
+        (asker->control->for_pages && question->type != WIRE_PAGE))
         return false;
-    if (asker->control->for_pages && question->type != WIRE_PAGE) {
-        if (passed >= 0)
-            share_close_away(&passed, 1, NULL);
-        share_asker_deny(asker, question->request, WEIR_REFUSED, "this process only hands out tensors: write control: true in its policy");
-    } else if (question->type == WIRE_RECORD)
+    if (question->type == WIRE_RECORD)
         share_recording_begin(asker, question, passed);
     else
         answers[question->type](asker, question);

@@ -42,7 +42,7 @@ static void hang_up(struct share_query *query)
 
 static void end(struct share_query *query, weir_status status)
 {
-    if (query->role != WIRE_ROLE_IMPORTER && !(query->stays && status == WEIR_OK))
+    if (query->role != WIRE_ROLE_IMPORTER)
         hang_up(query);
     query->status = status;
     query->is_over = true;
@@ -270,8 +270,7 @@ static bool are_over(const struct share_query *queries, size_t count)
 static void prepare(struct share_query *query)
 {
     query->question.request = query->role == WIRE_ROLE_IMPORTER ? WIRE_KNOWS_EMPTY : REQUEST;
-    query->fd = query->stays ? query->fd : -1;
-    query->pool_fd = -1;
+    query->fd = query->pool_fd = -1;
     query->is_over = false;
     query->status = WEIR_OK;
     query->text[0] = '\0';
@@ -292,8 +291,6 @@ void share_queries_run(struct share_query *queries, size_t count, uint64_t deadl
     for (size_t i = 0; i < count; i++) {
         if (!queries[i].is_sent)
             prepare(&queries[i]);
-        if (!queries[i].is_sent && queries[i].fd >= 0)
-            say(&queries[i]);
         queries[i].is_sent = false;
         if (!polled && !queries[i].is_over)
             fail(&queries[i], WEIR_NO_HOST_MEMORY, "%s cannot be asked: no host memory", queries[i].path);

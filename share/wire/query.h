@@ -46,9 +46,6 @@ struct share_query {
     /* For an importer: the connection, whatever the outcome, and the descriptor that came with WELCOME; both are the caller's; -1: none.
        pool_fd is also the descriptor that came with PAGED, or with a wrong answer to PAGE. */
     int fd, pool_fd;
-    /* The caller sets `stays` and fd -1 before the first of several questions to one process: with WEIR_OK the connection stays open in
-       `fd`, for the next share_queries_run(), and is the caller's in the end. */
-    bool stays;
 
     /* Only query.c uses these. */
     bool is_sent, is_over, is_welcome;

@@ -29,18 +29,44 @@ static size_t count_all(void)
     return now.ranges * SCENE_RANGES + now.pages * SCENE_PAGES + (size_t)suite_count_fds();
 }
 
+/* What the receiver has mapped. */
+static struct {
+    int device;
+    weir_torch_received *received;
+    unsigned char *ptr;
+} held[8];
+
+static void hold(int device, weir_torch_received *received, void *ptr)
+{
+    int i = 0;
+    while (held[i].ptr)
+        i++;
+    held[i].device = device;
+    held[i].received = received;
+    held[i].ptr = ptr;
+}
+
+static void drop(const unsigned char *ptr)
+{
+    int i = 0;
+    while (held[i].ptr != ptr)
+        i++;
+    held[i].ptr = NULL;
+    weir_torch_receive_end(held[i].device, held[i].received);
+}
+
 /* Takes all descriptors that the process may have but `count`; or, with a count below 0, gives them back. */
 static void leave_descriptors(int count)
 {
-    static int held[256], held_count;
+    static int taken[256], count_taken;
     struct rlimit limit;
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = count < 0 ? limit.rlim_max : 200;
     setrlimit(RLIMIT_NOFILE, &limit);
-    while (count >= 0 && held_count < 256 && (held[held_count] = dup(STDERR_FILENO)) >= 0)
-        held_count++;
-    for (; held_count && count != 0; count--)
-        close(held[--held_count]);
+    while (count >= 0 && count_taken < 256 && (taken[count_taken] = dup(STDERR_FILENO)) >= 0)
+        count_taken++;
+    for (; count_taken && count != 0; count--)
+        close(taken[--count_taken]);
 }
 
 static weir_status receive_in_child(const struct question *question)
@@ -48,10 +74,11 @@ static weir_status receive_in_child(const struct question *question)
     int status;
     pid_t child = fork();
     if (child == 0) {
+        weir_torch_received *received;
         void *ptr;
-        weir_torch_receive_end(question->ptr);
-        weir_torch_unshare(question->ptr);
-        _exit(weir_torch_receive(question->device, &question->handle, sizeof question->handle, NULL, &ptr));
+        drop(question->ptr);
+        weir_torch_unshare(0, question->ptr, 1);
+        _exit(weir_torch_receive(question->device, &question->handle, sizeof question->handle, NULL, &received, &ptr));
     }
     return waitpid(child, &status, 0) == child && WIFEXITED(status) ? (weir_status)WEXITSTATUS(status) : WEIR_PROTOCOL;
 }
@@ -60,15 +87,18 @@ static void obey(const struct question *question, struct answer *answer)
 {
     static gpu_stream captured;
     weir_error error = WEIR_ERROR_INIT;
+    weir_torch_received *received;
     void *ptr = NULL;
     switch (question->order) {
     case RECEIVE:
-        answer->status = weir_torch_receive(question->device, &question->handle, question->size, &error, &ptr);
+        answer->status = weir_torch_receive(question->device, &question->handle, question->size, &error, &received, &ptr);
         answer->ptr = ptr;
+        if (answer->status == WEIR_OK)
+            hold(question->device, received, ptr);
         snprintf(answer->text, sizeof answer->text, "%.500s", error.text);
         break;
     case END:
-        weir_torch_receive_end(question->ptr);
+        drop(question->ptr);
         break;
     case LOOK:
         answer->number = plug_all(question->ptr, question->value, question->size);
@@ -207,7 +237,7 @@ struct tensor scene_send(int device, size_t size, int byte)
 
 void scene_take_back(const struct tensor *tensor)
 {
-    weir_torch_unshare(tensor->ptr);
+    weir_torch_unshare(tensor->device, tensor->ptr, tensor->size);
     weir_torch_free(tensor->ptr, (ssize_t)tensor->size, tensor->device, scene.stream[tensor->device]);
 }
 

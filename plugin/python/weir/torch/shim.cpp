@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -166,7 +167,7 @@ public:
             return;
         }
         if (C10_UNLIKELY(block.is_shared))
-            library->unshare(ptr);
+            library->unshare(block.device, ptr, block.size);
         library->free(ptr, static_cast<ssize_t>(block.size), block.device, block.stream);
         if (C10_UNLIKELY(is_told))
             history.freed(ptr);
@@ -322,7 +323,7 @@ public:
             if (history.take(blocks, ptr, block, is_told) && is_told)
                 history.freed(ptr);
             if (block.is_shared)
-                library->unshare(ptr);
+                library->unshare(block.device, ptr, block.size);
             said.ptrs_freed.push_back(ptr);
         }
         for (size_t i = 0; i < delta->made_count; i++) {
@@ -395,12 +396,8 @@ public:
 
     std::shared_ptr<void> getIpcDevPtr(std::string handle) override
     {
-        Device device = -1;
-        void *ptr = nullptr;
-        weir_error error = WEIR_ERROR_INIT;
-        C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-        TORCH_CHECK(library->receive(device, handle.data(), handle.size(), &error, &ptr) == WEIR_OK, "weir: ", error.text);
-        return { ptr, [](void *mapped) { library->receive_end(mapped); } };
+        std::shared_ptr<void> mapped = find_received(handle, nullptr);
+        return mapped ? mapped : find_received(handle, receive(handle));
     }
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 5
     caching::ShareableHandle shareIpcHandle(void *ptr) override
@@ -527,6 +524,29 @@ private:
     }
     static thread_local std::exception_ptr thrown;
 
+    /* What has that handle, if it is mapped; else `fresh`, which has it from now on unless it is null. */
+    std::shared_ptr<void> find_received(const std::string &handle, const std::shared_ptr<void> &fresh)
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        auto place = received.find(handle);
+        std::shared_ptr<void> known = place == received.end() ? nullptr : place->second.lock();
+        if (known || !fresh)
+            return known;
+        for (place = received.begin(); place != received.end();)
+            place = place->second.expired() ? received.erase(place) : std::next(place);
+        received.emplace(handle, fresh);
+        return fresh;
+    }
+    static std::shared_ptr<void> receive(const std::string &handle)
+    {
+        Device device = -1;
+        void *ptr = nullptr;
+        weir_torch_received *made = nullptr;
+        weir_error error = WEIR_ERROR_INIT;
+        C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+        TORCH_CHECK(library->receive(device, handle.data(), handle.size(), &error, &made, &ptr) == WEIR_OK, "weir: ", error.text);
+        return { ptr, [device, made](void *) { library->receive_end(device, made); } };
+    }
     static void free_uncached(void *ptr) { C10_CUDA_CHECK(cudaFree(ptr)); }
 
     C10_NOINLINE static void *malloc_uncached(size_t size)
@@ -614,6 +634,7 @@ private:
     int device_count = 0; /* set once, by init() */
     std::mutex lock; /* of what follows; a leaf */
     std::vector<caching::OutOfMemoryObserver> observers;
+    std::unordered_map<std::string, std::weak_ptr<void>> received; /* mappings of other processes' memory, by handle */
 };
 
 thread_local std::exception_ptr Weir::thrown;
