@@ -60,10 +60,23 @@ static bool take_size(struct share_query *query, const struct wire_message *answ
     return true;
 }
 
-/* Maps all pages, and sets *mapped to their bytes. */
-static weir_status map_pages(const struct gpu *gpu, int device, const struct share_window *there, weir_error *error, char *range,
-                             uint64_t *mapped)
+/* Lets the pool's device reach the pages, and the peers that reach the pool. Returns the GPU's code. */
+static int give_access(weir_pool *pool, void *range, uint64_t bytes)
 {
+    int devices[GPU_PAGE_DEVICES_MAX] = {pool->device->index};
+    size_t count = 1;
+    pthread_mutex_lock(&pool->lock);
+    for (size_t d = 0; d < pool->w->device_count && count < GPU_PAGE_DEVICES_MAX; d++)
+        if (pool->settings.peers[d])
+            devices[count++] = (int)d;
+    pthread_mutex_unlock(&pool->lock);
+    return pool->w->gpu->page_set_access(range, bytes, devices, count);
+}
+
+/* Maps all pages, and sets *mapped to their bytes. */
+static weir_status map_pages(weir_pool *pool, const struct share_window *there, weir_error *error, char *range, uint64_t *mapped)
+{
+    const struct gpu *gpu = pool->w->gpu;
     const struct weir__window *window = &there->window;
     uint64_t bytes = 0;
     int code = GPU_SUCCESS;
@@ -72,7 +85,7 @@ static weir_status map_pages(const struct gpu *gpu, int device, const struct sha
         query.question = (struct wire_message){.type = WIRE_PAGE, .u.page = {window->address, window->bytes, window->number, *mapped}};
         share_queries_run(&query, 1, share_deadline(PATIENCE_MS));
         if (query.status == WEIR_OK)
-            code = map_page(gpu, device, query.pool_fd, bytes, range + *mapped, window->bytes - *mapped);
+            code = map_page(gpu, pool->device->index, query.pool_fd, bytes, range + *mapped, window->bytes - *mapped);
         if (query.pool_fd >= 0)
             close(query.pool_fd);
         if (query.status != WEIR_OK)
@@ -80,16 +93,17 @@ static weir_status map_pages(const struct gpu *gpu, int device, const struct sha
                               query.status == WEIR_PROTOCOL ? "; or no descriptor is left here: raise `ulimit -n`" : "");
     }
     if (code == GPU_SUCCESS)
-        code = gpu->page_set_access(range, window->bytes, &device, 1);
+        code = give_access(pool, range, window->bytes);
     return code == GPU_SUCCESS ? WEIR_OK
                                : weir__fail_gpu(error, gpu, code, "%s of a tensor of another process, behind its first %s, for device %d",
-                                                WEIR__BYTES(bytes), WEIR__BYTES(*mapped), device);
+                                                WEIR__BYTES(bytes), WEIR__BYTES(*mapped), pool->device->index);
 }
 
-weir_status share_window_map(const weir *w, int device, const struct share_window *there, weir_error *error, void **range)
+weir_status share_window_map(weir_pool *pool, const struct share_window *there, weir_error *error, void **range)
 {
+    const struct gpu *gpu = pool->w->gpu;
     const struct weir__window *window = &there->window;
-    const char *uuid = w->devices[device].info.uuid;
+    const char *uuid = pool->device->info.uuid;
     uint64_t mapped;
     if (memcmp(there->magic, SHARE_WINDOW_MAGIC, sizeof there->magic) != 0 || there->uuid[sizeof there->uuid - 1] ||
         there->path[sizeof there->path - 1] || !window->bytes || window->bytes % GPU_PAGE_UNIT || !window->number || !window->address)
@@ -98,12 +112,12 @@ weir_status share_window_map(const weir *w, int device, const struct share_windo
     if (strcmp(there->uuid, uuid) != 0)
         return weir__fail(error, WEIR_INVALID, "a tensor of another process is on %s, and device %d of this one is %s: let both see the same GPUs "
                                                "(CUDA_VISIBLE_DEVICES)",
-                          there->uuid, device, uuid);
-    int code = w->gpu->range_reserve(device, window->bytes, range);
+                          there->uuid, pool->device->index, uuid);
+    int code = gpu->range_reserve(pool->device->index, window->bytes, range);
     if (code != GPU_SUCCESS)
-        return weir__fail_gpu(error, w->gpu, code, "%s of addresses for a tensor of another process", WEIR__BYTES(window->bytes));
-    weir_status status = map_pages(w->gpu, device, there, error, *range, &mapped);
+        return weir__fail_gpu(error, gpu, code, "%s of addresses for a tensor of another process", WEIR__BYTES(window->bytes));
+    weir_status status = map_pages(pool, there, error, *range, &mapped);
     if (status != WEIR_OK)
-        share_window_unmap(w->gpu, *range, window->bytes, mapped);
+        share_window_unmap(gpu, *range, window->bytes, mapped);
     return status;
 }

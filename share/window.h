@@ -28,10 +28,10 @@ struct share_window {
    share_control_open(). */
 weir_status share_window_tell(weir *w, int device, weir_error *error, struct share_window *there);
 
-/* Maps the window for the device, and sets *range to its address; or leaves nothing. Waits at most 30 s for each page. Call it, and
+/* Maps the window for the device of the pool and the peers that reach the pool, and sets *range to its address; or leaves nothing. Waits at most 30 s for each page. Call it, and
    share_window_unmap(), in relaxed capture mode. Returns WEIR_INVALID (nothing of Weir's, or on another GPU), and as a query does
    (wire/query.h), or the status of the GPU's code. */
-weir_status share_window_map(const weir *w, int device, const struct share_window *there, weir_error *error, void **range);
+weir_status share_window_map(weir_pool *pool, const struct share_window *there, weir_error *error, void **range);
 /* Unmaps the first `mapped` bytes of a range of `bytes`, and gives the range back. No work may use it any more. */
 void share_window_unmap(const struct gpu *gpu, void *range, uint64_t bytes, uint64_t mapped);
 

@@ -144,10 +144,13 @@ int cuda_page_set_access(void *address, uint64_t size, const int *devices, size_
     return driver->page_access((unsigned long long)(uintptr_t)address, (size_t)size, access, count);
 }
 
-int cuda_page_export(gpu_page page, int *fd)
+int cuda_page_export(int device, gpu_page page, int *fd)
 {
     const struct cuda_driver *driver = mapping_driver();
-    int exported = -1, code = driver ? driver->page_export(&exported, page, HANDLE_POSIX_FD, 0) : GPU_NOT_SUPPORTED;
+    int exported = -1;
+    if (!driver)
+        return GPU_NOT_SUPPORTED;
+    int code = CUDA_ON_DEVICE(device, (cudaError_t)driver->page_export(&exported, page, HANDLE_POSIX_FD, 0));
     return code == GPU_SUCCESS ? cuda_own(exported, fd) : code;
 }
 

@@ -254,10 +254,10 @@ struct gpu {
     /* Lets the devices, at most GPU_PAGE_DEVICES_MAX, read and write the pages that are mapped there. The device that has the pages needs
        this call as well. */
     int (*page_set_access)(void *address, uint64_t size, const int *devices, size_t count);
-    /* Returns in *fd a new file descriptor (close-on-exec, owned by the caller) for the page. The memory goes back to the device only when
+    /* Returns in *fd a new file descriptor (close-on-exec, owned by the caller) for a page of the device. The memory goes back to the device only when
        every process has released and unmapped the page, and closed its descriptors; the exporter may be dead by then (measured).
        GPU_NOT_SUPPORTED: the device has no descriptors for pages. */
-    int (*page_export)(gpu_page page, int *fd);
+    int (*page_export)(int device, gpu_page page, int *fd);
     /* Imports a page of `size` bytes, which is mapped and released like one of this process. `device` is this process's number of the same
        GPU. The descriptor stays the caller's. */
     int (*page_import)(int device, int fd, uint64_t size, gpu_page *page);

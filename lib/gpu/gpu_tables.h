@@ -59,7 +59,7 @@ const struct gpu *gpu_simulator(const char **why);
     X(page_map, 0, (void *address, uint64_t size, gpu_page page), (address, size, page))                                                   \
     X(page_unmap, 0, (void *address, uint64_t size), (address, size))                                                                      \
     X(page_set_access, 0, (void *address, uint64_t size, const int *devices, size_t count), (address, size, devices, count))               \
-    X(page_export, 0, (gpu_page page, int *fd), (page, fd))                                                                                \
+    X(page_export, sim_device_find(device), (int device, gpu_page page, int *fd), (device, page, fd))                                      \
     X(page_import, sim_device_find(device), (int device, int fd, uint64_t size, gpu_page *page), (device, fd, size, page))                 \
     X(stream_create, sim_device_find(device), (int device, gpu_stream *stream), (device, stream))                                          \
     X(stream_destroy, sim_stream_find(&stream), (gpu_stream stream), (stream))                                                             \

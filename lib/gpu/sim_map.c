@@ -343,13 +343,13 @@ int sim_page_set_access(void *address, uint64_t size, const int *devices, size_t
 
 /* Sharing ------------------------------------------------------------------------------------------------------------------------------ */
 
-int sim_page_export(gpu_page handle, int *fd)
+int sim_page_export(int device, gpu_page handle, int *fd)
 {
     char path[32];
     struct sim_page *page = find_page(handle);
     if (!sim.settings.posix_fd)
         return GPU_NOT_SUPPORTED;
-    if (!page)
+    if (!page || page->device != device)
         return GPU_INVALID_VALUE;
     /* The file is opened again, as a copy of its descriptor would share its position. */
     snprintf(path, sizeof path, "/proc/self/fd/%d", file_of(page));

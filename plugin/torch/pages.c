@@ -85,7 +85,7 @@ weir_status weir_torch_receive(int index, const void *handle, size_t size, weir_
     if (!made)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to receive a tensor");
     enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
-    weir_status status = share_window_map(device->w, index, &there, error, &made->base);
+    weir_status status = share_window_map(device->pool, &there, error, &made->base);
     weir__relaxed_end(device->gpu, mode);
     if (status != WEIR_OK) {
         made->base = NULL;

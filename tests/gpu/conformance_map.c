@@ -329,7 +329,7 @@ START_TEST(an_imported_page_is_the_same_memory_and_outlives_the_page)
     int fd;
     map(page, 0, UNIT);
     fill(0, 17);
-    int code = g->page_export(page, &fd);
+    int code = g->page_export(0, page, &fd);
     ck_assert_msg(code == GPU_SUCCESS || code == GPU_NOT_SUPPORTED, "%s", g->code_name(code));
     if (code == GPU_SUCCESS) {
         ck_assert_int_ne(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);

@@ -11,15 +11,17 @@
 
 /* Coming and going --------------------------------------------------------------------------------------------------------------------- */
 
-START_TEST(tensor_has_its_bytes_in_both_processes)
+START_TEST(tensor_has_its_bytes_in_both_processes_and_for_peers)
 {
     static const size_t sizes[] = {512, 5000, MIB, 5 * MIB, 70 * MIB + 512};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct tensor tensor = scene_send(0, sizes[i], 7);
         unsigned char *base = scene_receive(&tensor);
         scene_expect_byte(&tensor, base, 7);
-        scene_ask((struct question){.order = WRITE, .ptr = base + tensor.offset, .size = tensor.size, .value = 9});
-        ck_assert(plug_all(tensor.ptr, 9, tensor.size));
+        for (int device = 0; device < 2; device++) {
+            scene_ask((struct question){.order = WRITE, .device = device, .ptr = base + tensor.offset, .size = tensor.size, .value = 9 + device});
+            ck_assert(plug_all(tensor.ptr, 9 + device, tensor.size));
+        }
         scene_end(base);
         scene_take_back(&tensor);
     }
@@ -329,7 +331,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, scene_set_up, scene_tear_down);
-    suite_add(tcase, tensor_has_its_bytes_in_both_processes, nothing_is_left_of_many_tensors, tensors_in_the_same_pages_have_the_same_handle,
+    suite_add(tcase, tensor_has_its_bytes_in_both_processes_and_for_peers, nothing_is_left_of_many_tensors, tensors_in_the_same_pages_have_the_same_handle,
               tensors_of_two_devices_stay_apart, memory_of_a_graph_can_be_sent, mapping_that_ends_during_a_capture_goes_after_it,
               memory_of_cudas_pools_is_refused_with_the_key_that_helps, tensor_that_was_freed_is_not_received, damaged_handles_are_refused,
               another_user_gets_nothing, child_of_a_fork_shares_and_receives_nothing, receiver_without_descriptors_says_so,

@@ -17,7 +17,7 @@
 struct pages_scene scene;
 
 static const char policy[] = "weir: 1\ndefaults: { pool: tensors }\npools:\n"
-                             "  tensors: { backing: arena, cache: { largest: 64KiB }, on_oom: { deadline: 1s } }\n"
+                             "  tensors: { backing: arena, peer_access: all, cache: { largest: 64KiB }, on_oom: { deadline: 1s } }\n"
                              "  native: { small_below: 0 }\n";
 
 /* The receiver ------------------------------------------------------------------------------------------------------------------------- */
@@ -27,6 +27,15 @@ static size_t count_all(void)
     struct sim_census now;
     sim_census(&now);
     return now.ranges * SCENE_RANGES + now.pages * SCENE_PAGES + (size_t)suite_count_fds();
+}
+
+/* Through a stream of the device, which has to have access. */
+static void write_on(const struct question *question)
+{
+    gpu_stream stream = plug_external(question->device);
+    ck_assert_int_eq(plug_gpu->set_async(question->ptr, question->value, question->size, stream), GPU_SUCCESS);
+    ck_assert_int_eq(plug_gpu->stream_synchronize(stream), GPU_SUCCESS);
+    plug_gpu->stream_destroy(stream);
 }
 
 /* What the receiver has mapped. */
@@ -104,7 +113,7 @@ static void obey(const struct question *question, struct answer *answer)
         answer->number = plug_all(question->ptr, question->value, question->size);
         break;
     case WRITE:
-        memset(question->ptr, question->value, question->size);
+        write_on(question);
         break;
     case CENSUS:
         answer->number = count_all();
