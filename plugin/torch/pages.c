@@ -38,16 +38,18 @@ weir_status weir_torch_share(int index, const void *ptr, size_t size, weir_error
         return status;
     if (!device || !ptr || !size || !handle || !offset)
         return weir__fail(error, WEIR_INVALID, "weir_torch_share: there must be a block, and handle and offset must not be NULL");
-    pthread_mutex_lock(&torch_opening); /* so that one thread opens the socket */
-    status = share_window_tell(device->w, index, error, &there);
-    pthread_mutex_unlock(&torch_opening);
-    if (status != WEIR_OK)
-        return status;
     status = WEIR_NOT_FOUND;
     for (weir_pool *pool = NULL; status == WEIR_NOT_FOUND && (pool = weir__device_next_pool(device->device, pool));)
         status = weir__window_share(pool->backing, ptr, size, &there.window);
     if (status != WEIR_OK)
         return fail_to_share(device, ptr, status, error);
+    pthread_mutex_lock(&torch_opening); /* so that one thread opens the socket */
+    status = share_window_tell(device->w, index, error, &there);
+    pthread_mutex_unlock(&torch_opening);
+    if (status != WEIR_OK) {
+        weir_torch_unshare(index, ptr, size);
+        return status;
+    }
     memcpy(handle->bytes, &there, sizeof there);
     *offset = (uintptr_t)ptr - there.window.address;
     return WEIR_OK;

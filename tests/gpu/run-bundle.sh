@@ -32,7 +32,7 @@
 #   torch      torch-tests, then torch-figures. Both build the shim first, for the torch that is there
 #     torch-tests    PyTorch on Weir, on all devices
 #     torch-peers    those of its cases alone that take two devices; part of torch-tests
-#     share-python   weir.share: torch to torch, CuPy, and what a frame costs. Part of torch
+#     share-python   weir.share: torch to torch, CuPy, and what a frame costs; tensors through torch.multiprocessing. Part of torch
 #     torch-figures  training steps, beside PyTorch's own allocators, and the section torch of weir-bench, on one device
 #   sanitizer  every test program in one process under compute-sanitizer, if it is on PATH or in /usr/local/cuda/bin
 #
@@ -342,6 +342,8 @@ step_share_python() {
     cat "$out/share-example.log"
     CUDA_VISIBLE_DEVICES=${devices[0]} suite bench-share-python "$python" bench/share_python.py --json "$out/bench-share-python.json"
     cat "$out/bench-share-python.log"
+    CUDA_VISIBLE_DEVICES=${devices[0]} limit=140 suite torch-queues "$python" tests/gpu/torch/queues.py --json "$out/torch-queues.json"
+    cat "$out/torch-queues.log"
 }
 
 step_torch() {
