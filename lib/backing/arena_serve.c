@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "lib/backing/arena_internal.h"
+#include "lib/backing/window.h"
 #include "lib/base/context.h"
 #include "lib/record/recorder.h"
 
@@ -76,6 +77,7 @@ static void release_page(void *data, uint64_t bytes, uint64_t handle)
         return;
     }
     weir__spin_unlock(&mapped->lock);
+    weir__window_forget(&mapped->backing, handle);
     /* A page that was created and could not be mapped was never counted as the arena's. */
     bool was_mapped = !mapped->turn.created, is_gone = mapped->backing.gpu->page_release(handle) == GPU_SUCCESS;
     bool is_left = !is_gone && keep_left(mapped, bytes, handle, was_mapped);

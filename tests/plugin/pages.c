@@ -208,6 +208,46 @@ START_TEST(child_of_a_fork_shares_and_receives_nothing)
 }
 END_TEST
 
+/* Descriptors of the simulator's pages. */
+static int count_page_fds(void)
+{
+    char path[32], name[64] = "";
+    int count = 0;
+    for (int fd = 0; fd < 256; fd++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        count += readlink(path, name, sizeof name - 1) > 0 && strstr(name, "weir-sim-pages");
+    }
+    return count;
+}
+
+START_TEST(descriptors_that_are_kept_are_few_and_hold_no_memory)
+{
+    struct tensor tensors[40], small = scene_send(0, 4096, 1);
+    uint64_t exports = 0;
+    scene_end(scene_receive(&small));
+    for (int i = 0; i < 40; i++) {
+        tensors[i] = scene_send(0, 33 * MIB, i);
+        scene_end(scene_receive(&tensors[i]));
+        exports = sim_calls("page_export");
+        scene_end(scene_receive(&tensors[i]));
+        ck_assert_uint_eq(sim_calls("page_export"), exports);
+    }
+    ck_assert_uint_ge(exports, 41);
+    ck_assert_int_eq(count_page_fds(), 1 + 32);
+    int status;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(count_page_fds());
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 1 << 8); /* of the simulator itself */
+    for (int i = 0; i < 40; i++)
+        scene_take_back(&tensors[i]);
+    scene_take_back(&small);
+    plug_expect_empty(0);
+    ck_assert_int_eq(count_page_fds(), 0);
+}
+END_TEST
+
 START_TEST(receiver_without_descriptors_says_so)
 {
     struct tensor tensor = scene_send(0, 30 * MIB, 5);
@@ -334,7 +374,7 @@ int main(void)
     suite_add(tcase, tensor_has_its_bytes_in_both_processes_and_for_peers, nothing_is_left_of_many_tensors, tensors_in_the_same_pages_have_the_same_handle,
               tensors_of_two_devices_stay_apart, memory_of_a_graph_can_be_sent, mapping_that_ends_during_a_capture_goes_after_it,
               memory_of_cudas_pools_is_refused_with_the_key_that_helps, tensor_that_was_freed_is_not_received, damaged_handles_are_refused,
-              another_user_gets_nothing, child_of_a_fork_shares_and_receives_nothing, receiver_without_descriptors_says_so,
+              another_user_gets_nothing, child_of_a_fork_shares_and_receives_nothing, receiver_without_descriptors_says_so, descriptors_that_are_kept_are_few_and_hold_no_memory,
               call_of_the_driver_that_fails_leaves_nothing, pool_with_shared_tensors_does_not_sleep,
               sender_goes_on_after_its_receiver_was_killed);
     tcase = tcase_create("deaths");
