@@ -14,12 +14,10 @@ struct shared {
     struct weir__link link; /* in `blocks`, by the address of the window and that of the block */
     struct weir__backing *backing;
     struct weir__window window;
-    int pid;          /* the process that asked for a page last; 0: none has */
-    unsigned exports; /* exports of a page that are under way: the block must not be freed meanwhile */
+    int pid; /* the process that asked for a page last; 0: none has */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all of these */
-static pthread_cond_t exported = PTHREAD_COND_INITIALIZER;
 static struct weir__table blocks;
 static uint64_t last_number; /* random at first; 0: the table is not initialized yet */
 
@@ -112,75 +110,60 @@ void weir__window_unshare(struct weir__backing *backing, const void *ptr, size_t
     take_lock();
     struct shared *shared = cover(backing, (uintptr_t)ptr, size, &window) != WEIR_NOT_FOUND ? find(&window, ptr) : NULL;
     if (is_at(shared, ptr)) {
-        while (shared->exports)
-            pthread_cond_wait(&exported, &lock);
         weir__table_remove(&blocks, &shared->link);
         free(shared);
     }
     pthread_mutex_unlock(&lock);
 }
 
-/* Returns the index of the page's descriptor, or KEPT. The caller holds the lock. */
-static unsigned find_kept(const struct weir__backing *backing, gpu_page page)
+void weir__window_forget(const struct weir__backing *backing, gpu_page page)
+{
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < KEPT; i++)
+        if (kept[i].backing == backing && kept[i].page == page)
+            close_kept(i);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Sets *fd to a descriptor of the page, and keeps another one. Returns the GPU's code. */
+static int export_page(const struct weir__backing *backing, gpu_page page, int *fd)
 {
     unsigned i = 0;
     while (i < KEPT && (kept[i].backing != backing || kept[i].page != page))
         i++;
-    return i;
-}
-
-void weir__window_forget(const struct weir__backing *backing, gpu_page page)
-{
-    pthread_mutex_lock(&lock);
-    for (unsigned i; (i = find_kept(backing, page)) < KEPT;)
-        close_kept(i);
-    pthread_mutex_unlock(&lock);
-}
-
-static weir_status export_page(const struct weir__backing *backing, const struct weir__page_at *page, weir_error *error, int *fd)
-{
-    pthread_mutex_lock(&lock);
-    unsigned i = find_kept(backing, page->handle);
     *fd = i < KEPT ? fcntl(kept[i].fd, F_DUPFD_CLOEXEC, 0) : -1;
-    pthread_mutex_unlock(&lock);
-    int code = *fd < 0 ? backing->gpu->page_export(backing->device, page->handle, fd) : GPU_SUCCESS;
-    if (code != GPU_SUCCESS)
-        return weir__fail_gpu(error, backing->gpu, code, "a descriptor for a page of %s on device %d: raise `ulimit -n` if files are lacking",
-                              WEIR__BYTES(page->bytes), backing->device);
-    int copy = i == KEPT ? fcntl(*fd, F_DUPFD_CLOEXEC, 0) : -1;
-    pthread_mutex_lock(&lock);
+    int code = *fd < 0 ? backing->gpu->page_export(backing->device, page, fd) : GPU_SUCCESS;
+    int copy = i == KEPT && code == GPU_SUCCESS ? fcntl(*fd, F_DUPFD_CLOEXEC, 0) : -1;
     if (copy >= 0) {
         close_kept(i = next_kept++ % KEPT);
         kept[i].backing = backing;
-        kept[i].page = page->handle;
+        kept[i].page = page;
         kept[i].fd = copy;
     }
-    pthread_mutex_unlock(&lock);
-    return WEIR_OK;
+    return code;
+}
+
+static weir_status find_and_export(const struct weir__window *window, uint64_t offset, int pid, weir_error *error, int *fd, uint64_t *bytes)
+{
+    struct shared *shared = find(window, NULL);
+    struct weir__page_at page;
+    if (!shared || shared->window.number != window->number)
+        return weir__fail(error, WEIR_GONE, "the tensor was freed before it was received: keep it until the receiver has it");
+    struct weir__backing *backing = shared->backing;
+    if (offset >= window->bytes || !backing->ops->page_at(backing, window->address + offset, &page) || page.address != window->address + offset)
+        return weir__fail(error, WEIR_INVALID, "no page begins %s behind the first of the tensor", WEIR__BYTES(offset));
+    shared->pid = pid;
+    *bytes = page.bytes;
+    int code = export_page(backing, page.handle, fd);
+    return code == GPU_SUCCESS ? WEIR_OK
+                               : weir__fail_gpu(error, backing->gpu, code, "a descriptor for a page of %s: raise `ulimit -n` if files are lacking",
+                                                WEIR__BYTES(page.bytes));
 }
 
 weir_status weir__window_page(const struct weir__window *window, uint64_t offset, int pid, weir_error *error, int *fd, uint64_t *bytes)
 {
-    struct weir__page_at page;
-    uint64_t address = window->address + offset;
     take_lock();
-    struct shared *shared = find(window, NULL);
-    bool is_there = shared && shared->window.number == window->number;
-    bool begins = is_there && offset < window->bytes && shared->backing->ops->page_at(shared->backing, address, &page);
-    begins = begins && page.address == address;
-    if (begins) {
-        shared->pid = pid;
-        shared->exports++;
-    }
-    pthread_mutex_unlock(&lock);
-    if (!begins)
-        return is_there ? weir__fail(error, WEIR_INVALID, "no page begins %s behind the first of the tensor", WEIR__BYTES(offset))
-                        : weir__fail(error, WEIR_GONE, "the tensor was freed before it was received: keep it until the receiver has it");
-    weir_status status = export_page(shared->backing, &page, error, fd);
-    *bytes = page.bytes;
-    pthread_mutex_lock(&lock);
-    shared->exports--;
-    pthread_cond_broadcast(&exported);
+    weir_status status = find_and_export(window, offset, pid, error, fd, bytes);
     pthread_mutex_unlock(&lock);
     return status;
 }

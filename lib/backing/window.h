@@ -7,8 +7,8 @@
  * time have the same window, so that the other process maps the pages once. The pages of a live block are neither moved nor unmapped, and an
  * arena with shared blocks does not sleep.
  *
- * The process has one table of shared blocks, guarded by the lock of window.c. Any thread may call these functions; the child of a fork must
- * not.
+ * The process has one table of shared blocks, guarded by the lock of window.c. That lock is held while a page is exported, so that no block
+ * in it is freed meanwhile. Any thread may call these functions; the child of a fork must not.
  */
 #ifndef WEIR_LIB_WINDOW_H
 #define WEIR_LIB_WINDOW_H
@@ -25,8 +25,7 @@ struct weir__window {
 /* Shares the live block, which may be shared already. Returns WEIR_NOT_FOUND (the memory is not the backing's, or the backing has no pages),
    WEIR_BUSY (the pool sleeps) or WEIR_NO_HOST_MEMORY, without an error text. */
 weir_status weir__window_share(struct weir__backing *backing, const void *ptr, size_t size, struct weir__window *window);
-/* Ends that, before the block is freed. Waits until no page is exported for its sake. Does nothing if the block is not shared, or not the
-   backing's. */
+/* Ends that, before the block is freed. Does nothing if the block is not shared, or not the backing's. */
 void weir__window_unshare(struct weir__backing *backing, const void *ptr, size_t size);
 
 /* Exports the page that begins `offset` bytes behind the window's address to the process `pid`: *fd gets a descriptor, which is the caller's,

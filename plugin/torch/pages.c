@@ -19,14 +19,11 @@ static weir_status fail_to_share(const struct torch_device *device, const void *
 {
     const struct weir__entry *entry = weir__blocks_look(&device->w->blocks, ptr);
     bool is_block = entry && atomic_load(&entry->live) && atomic_load(&entry->ptr) == ptr;
-    const char *pool = is_block ? entry->pool->name : device->pool->name;
-    if (status == WEIR_BUSY)
-        return weir__fail(error, status, "the tensor at %p cannot be sent to other processes while pool '%s' sleeps: wake the pool", ptr, pool);
-    if (status == WEIR_NOT_FOUND)
-        return weir__fail(error, WEIR_NOT_SUPPORTED, "the tensor at %p cannot be sent to other processes, as its memory is no arena of Weir's: "
-                                                     "write backing: arena for pool '%s' in the policy",
-                          ptr, pool);
-    return weir__fail(error, status, "no host memory to send the tensor at %p to other processes", ptr);
+    return weir__fail(error, status == WEIR_NOT_FOUND ? WEIR_NOT_SUPPORTED : status, "the tensor at %p of pool '%s' cannot be sent to other processes%s",
+                      ptr, is_block ? entry->pool->name : device->pool->name,
+                      status == WEIR_NOT_FOUND ? ", as its memory is no arena of Weir's: write backing: arena for the pool in the policy"
+                      : status == WEIR_BUSY    ? " while the pool sleeps: wake the pool"
+                                               : ": no host memory");
 }
 
 weir_status weir_torch_share(int index, const void *ptr, size_t size, weir_error *error, weir_torch_handle *handle, uint64_t *offset)
