@@ -63,7 +63,7 @@ static int change(const char *subcommand, enum wire_type type, const struct comm
     }
     processes_complain(subcommand, &processes);
     if (is_json && processes.count > 0)
-        processes_json(&processes, type == WIRE_SLEEP ? add_gift : NULL, status, false);
+        processes_json(&processes, type == WIRE_SLEEP ? add_gift : NULL, NULL, status, false);
     processes_free(&processes);
     return status;
 }
