@@ -47,26 +47,24 @@ static bool destroy(struct weir__mapped *mapped)
 
 /* Giving back -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Records the missing marks of OPEN streams, and waits up to `patience` nanoseconds for all pending frees. */
-static void settle(struct weir__mapped *mapped, uint64_t patience)
+void weir__mapped_settle(struct weir__mapped *mapped, uint64_t patience)
 {
     const struct weir__scope scope = weir__mapped_scope(mapped);
     weir__scope_cover(&scope, false);
     weir__scope_finish(&scope, patience ? mapped->backing.gpu->now() + patience : 0);
 }
 
-uint64_t weir__mapped_drop(struct weir__mapped *mapped, uint64_t keep, uint64_t patience)
+uint64_t weir__mapped_trim(struct weir__mapped *mapped, uint64_t keep, uint64_t patience)
 {
-    settle(mapped, patience);
-    pthread_mutex_lock(&mapped->growing);
-    uint64_t before = weir__mapped_figures(mapped).mapped;
-    weir__mapped_release_left(mapped);
-    weir__spin_lock(&mapped->lock);
-    weir__arena_trim(&mapped->arena, keep ? weir__less(weir__mapped_bytes(mapped), keep) : UINT64_MAX);
-    uint64_t now = weir__mapped_bytes(mapped);
-    weir__spin_unlock(&mapped->lock);
+    weir__mapped_settle(mapped, patience);
+    if (pthread_mutex_trylock(&mapped->growing) != 0) {
+        if (weir__mapped_is_shut(mapped))
+            return 0; /* perhaps its contents are being copied, which may take seconds */
+        pthread_mutex_lock(&mapped->growing);
+    }
+    uint64_t bytes = weir__mapped_drop(mapped, keep);
     pthread_mutex_unlock(&mapped->growing);
-    return before - now;
+    return bytes;
 }
 
 /* The lists ---------------------------------------------------------------------------------------------------------------------------- */

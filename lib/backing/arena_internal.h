@@ -98,9 +98,12 @@ static inline struct weir__debt *weir__mapped_debt(struct weir__mapped *mapped, 
     return user->debt || !user->line ? user->debt : weir__debt_of(&mapped->backing.debts, user->line);
 }
 
-/* Unmaps complete memory that no block uses, until `keep` bytes are mapped; with a `keep` of 0 absent pages are forgotten too. patience:
-   nanoseconds to wait first for the last frees of idle streams. Returns the bytes unmapped. Call it in relaxed capture mode. */
-uint64_t weir__mapped_drop(struct weir__mapped *mapped, uint64_t keep, uint64_t patience);
+/* Records the missing marks of OPEN streams, and waits up to `patience` nanoseconds for all pending frees. */
+void weir__mapped_settle(struct weir__mapped *mapped, uint64_t patience);
+
+/* Unmaps complete memory that no block uses, until `keep` bytes are mapped. patience: nanoseconds to wait first for the last frees of idle
+   streams. Returns the bytes unmapped: 0 where a sleep or a wake is at work. Call it in relaxed capture mode. */
+uint64_t weir__mapped_trim(struct weir__mapped *mapped, uint64_t keep, uint64_t patience);
 
 /* Returns whether the arena sleeps, or is on the way. */
 static inline bool weir__mapped_is_shut(struct weir__mapped *mapped)
@@ -109,12 +112,6 @@ static inline bool weir__mapped_is_shut(struct weir__mapped *mapped)
     bool is_shut = mapped->is_shut;
     weir__spin_unlock(&mapped->lock);
     return is_shut;
-}
-
-/* The same for all but the sleep itself: a sleeper has nothing to give, and holds `growing` while its contents are copied. */
-static inline uint64_t weir__mapped_trim(struct weir__mapped *mapped, uint64_t keep, uint64_t patience)
-{
-    return weir__mapped_is_shut(mapped) ? 0 : weir__mapped_drop(mapped, keep, patience);
 }
 
 /* Returns the arena's bytes. `mapped` includes the pages that the driver did not take back. */
@@ -151,7 +148,8 @@ extern const struct weir__tracker weir__mapped_tracker __attribute__((visibility
    of the driver. */
 extern const struct weir__page_driver weir__mapped_pages __attribute__((visibility("hidden")));
 
-/* Releases the pages in `left` again. The caller holds mapped->growing. */
-void weir__mapped_release_left(struct weir__mapped *mapped);
+/* Releases the pages in `left` again, and unmaps complete memory that no block uses, until `keep` bytes are mapped; with a `keep` of 0, absent
+   pages are forgotten too. Returns the bytes that went back. The caller holds mapped->growing. */
+uint64_t weir__mapped_drop(struct weir__mapped *mapped, uint64_t keep);
 
 #endif

@@ -114,7 +114,7 @@ static int create_page(void *data, uint64_t bytes, uint64_t *handle)
     return code;
 }
 
-void weir__mapped_release_left(struct weir__mapped *mapped)
+static void release_left(struct weir__mapped *mapped)
 {
     for (struct weir__mapped_left **link = &mapped->left, *left; (left = *link);) {
         uint64_t begun = mapped->backing.gpu->now();
@@ -135,6 +135,17 @@ void weir__mapped_release_left(struct weir__mapped *mapped)
 static bool is_shortage(int code)
 {
     return code == GPU_OUT_OF_MEMORY || code == WEIR__LACK_CAP || code == WEIR__LACK_FREE;
+}
+
+uint64_t weir__mapped_drop(struct weir__mapped *mapped, uint64_t keep)
+{
+    uint64_t before = weir__mapped_figures(mapped).mapped;
+    release_left(mapped);
+    weir__spin_lock(&mapped->lock);
+    weir__arena_trim(&mapped->arena, keep ? weir__less(weir__mapped_bytes(mapped), keep) : UINT64_MAX);
+    uint64_t now = weir__mapped_bytes(mapped);
+    weir__spin_unlock(&mapped->lock);
+    return before - now;
 }
 
 const struct weir__page_driver weir__mapped_pages = {create_page, map_page, unmap_page, release_page, is_shortage};

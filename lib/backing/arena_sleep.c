@@ -196,8 +196,10 @@ static int fall_asleep(struct weir__backing *backing, unsigned how, const _Atomi
 {
     struct weir__mapped *mapped = weir__mapped_of(backing);
     bool keeps = how & WEIR__NAP_KEEPS;
-    uint64_t bytes = 0, trimmed = weir__mapped_drop(mapped, 0, WEIR__MAPPED_PATIENCE);
+    uint64_t bytes = 0;
+    weir__mapped_settle(mapped, WEIR__MAPPED_PATIENCE);
     pthread_mutex_lock(&mapped->growing);
+    uint64_t trimmed = weir__mapped_drop(mapped, 0);
     mapped->nap.how = how;
     int code = list_all(mapped, &bytes) ? GPU_SUCCESS : WEIR__PAGE_NO_HOST_MEMORY;
     if (code == GPU_SUCCESS && keeps && bytes)
@@ -246,8 +248,9 @@ static int create_all(struct weir__backing *backing, struct weir__ask *ask, uint
     struct weir__mapped *mapped = weir__mapped_of(backing);
     struct weir__nap *nap = &mapped->nap;
     int code = GPU_SUCCESS;
-    weir__mapped_drop(mapped, 0, WEIR__MAPPED_PATIENCE); /* pages in which nothing is live any more need not come back */
+    weir__mapped_settle(mapped, WEIR__MAPPED_PATIENCE);
     pthread_mutex_lock(&mapped->growing);
+    weir__mapped_drop(mapped, 0); /* pages in which nothing is live any more need not come back */
     *lack = 0;
     for (size_t i = 0; i < nap->count; i++) {
         struct weir__nap_page *page = &nap->pages[i];
