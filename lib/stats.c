@@ -54,7 +54,7 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     stats->leave_free = atomic_load(&pool->backing->leave_free);
     stats->align = pool->backing->align;
 
-    stats->asleep = pool->backing->ops->sleeps ? pool->backing->ops->sleeps->asleep(pool->backing) : 0;
+    stats->asleep = weir__pool_asleep(pool);
     stats->yielded = weir__yielded_bytes(pool);
     stats->held_elsewhere = atomic_load(&pool->nap.held_elsewhere);
     stats->sleeps = atomic_load(&pool->nap.sleeps);

@@ -294,6 +294,12 @@ static inline bool weir__pool_lends_idle(const weir_pool *pool)
     return pool->backing->ops->lends_idle && !pool->native.is_host;
 }
 
+/* Returns the bytes of blocks whose memory a sleep has given back. */
+static inline uint64_t weir__pool_asleep(const weir_pool *pool)
+{
+    return pool->backing->ops->sleeps ? pool->backing->ops->sleeps->asleep(pool->backing) : 0;
+}
+
 /* Returns the bytes that the pool has reserved and that are not in use; 0 if the driver has no such figures. */
 uint64_t weir__pool_idle(const weir_pool *pool);
 

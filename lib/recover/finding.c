@@ -63,8 +63,7 @@ static void add_pool(struct figures *figures, weir_pool *pool)
     struct weir__backing_figures own;
     uint64_t pinned = 0;
     pool->backing->ops->figures(pool->backing, &own);
-    uint64_t asleep = pool->backing->ops->sleeps ? pool->backing->ops->sleeps->asleep(pool->backing) : 0;
-    figures->live += held.live > asleep ? held.live - asleep : 0;
+    figures->live += weir__less(held.live, weir__pool_asleep(pool));
     figures->cached += held.cached;
     figures->barred += held.cached ? weir__flush_barred(pool) : 0;
     figures->orphaned += weir__orphans_bytes(pool->device, pool);

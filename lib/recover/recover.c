@@ -87,7 +87,7 @@ static bool may_be_elsewhere(const struct weir__climb *climb)
     uint64_t used = 0, memory = climb->device->info.memory;
     for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool))
         if (!pool->native.is_host)
-            used += weir__pool_figure(pool, GPU_POOL_USED);
+            used += weir__less(weir__pool_figure(pool, GPU_POOL_USED), weir__pool_asleep(pool));
     return used < memory && memory - used >= climb->request->asked;
 }
 

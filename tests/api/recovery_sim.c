@@ -370,15 +370,22 @@ START_TEST(request_that_stays_vain_is_tried_once_before_it_is_refused)
 }
 END_TEST
 
-/* What other pools of the process have idle CUDA takes by itself, as fast as it can. Weir does not know of them. */
+/* What other pools of the process have idle CUDA takes by itself, as fast as it can. Weir does not know of them. Blocks of a pool
+   that sleeps are not in the way. */
 START_TEST(idle_memory_of_a_pool_that_is_not_weirs_serves_at_once)
 {
     struct gpu_pool_spec spec = { .device = 0 };
     gpu_pool foreign;
-    void *block;
+    weir_pool *sleeper = NULL;
+    void *block, *asleep = NULL;
     atomic_uint calls = 0;
-    scene_open(plain);
+    scene_open(_i ? "weir: 1\ndefaults: { pool: main }\npools: { main: { small_below: 0 }, sleeper: { backing: arena } }\n" : plain);
     add(count_call, &calls);
+    if (_i) {
+        scene_ok(weir_pool_get(scene.w, "sleeper", 0, NULL, &sleeper), "weir_pool_get");
+        asleep = scene_pool_malloc(sleeper, 5 * GIB, NULL);
+        scene_ok(weir_pool_sleep(sleeper, WEIR_SLEEP_DISCARD, 0, NULL, NULL), "a sleep");
+    }
     weir_stream *busy = scene_create(NULL);
     gpu_stream s = scene_stream(0);
     ck_assert_int_eq(scene.gpu->pool_create(&spec, &foreign), 0);
@@ -395,6 +402,8 @@ START_TEST(idle_memory_of_a_pool_that_is_not_weirs_serves_at_once)
     scene_free_on(s, ptr);
     scene_sync(s);
     ck_assert_int_eq(scene.gpu->pool_destroy(foreign), 0);
+    if (asleep)
+        scene_free_on(NULL, asleep);
 }
 END_TEST
 
@@ -963,13 +972,14 @@ void add_simulator_cases(Suite *suite)
               callback_that_freed_nothing_is_followed_by_no_retry, exportable_pools_are_trimmed_by_recovery,
               trim_that_cannot_be_enough_is_left_out, request_that_fails_leaves_no_pool_above_its_cap,
               at_the_cap_only_the_pool_itself_is_trimmed, cuda_is_asked_only_once_there_is_room,
-              request_that_stays_vain_is_tried_once_before_it_is_refused, idle_memory_of_a_pool_that_is_not_weirs_serves_at_once,
+              request_that_stays_vain_is_tried_once_before_it_is_refused,
               small_part_of_the_device_is_asked_for_without_a_look, what_the_pool_has_idle_is_asked_for_without_a_look_at_the_device,
               where_the_os_manages_the_memory_cuda_is_asked_at_once, where_the_os_manages_the_memory_trim_is_tried,
               where_the_device_does_not_say_what_it_has_cuda_is_asked, other_errors_are_passed_on_without_recovery,
               other_error_during_recovery_is_the_one_reported);
     tcase_add_loop_test(calls, ladder_survives_the_failure_of_any_call, 0, 36);
 
+    tcase_add_loop_test(calls, idle_memory_of_a_pool_that_is_not_weirs_serves_at_once, 0, 2);
     tcase_add_loop_test(calls, report_survives_the_failure_of_any_call, 0, 3);
     suite_add(calls, report_of_fifty_pools_has_the_rungs_and_the_largest_pools);
     tcase_add_loop_test(calls, what_came_free_long_before_is_no_gain_of_the_wait_rung, 0, 2);
