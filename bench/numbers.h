@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * numbers.h - pages that are only numbers, for what an arena does without memory: replays (replay.h), and tests. The device has as many pages
- * as are asked for. The arena's `data` is NULL, or points to the bytes of the largest page that the device makes.
+ * numbers.h - pages that are only numbers, for what an arena does without memory: replays (replay.h), and tests. The device has as many
+ * pages as are asked for. The arena's `data` is NULL, or points to the bytes of the largest page that the device makes.
  */
 #ifndef WEIR_BENCH_NUMBERS_H
 #define WEIR_BENCH_NUMBERS_H

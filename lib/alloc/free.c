@@ -330,8 +330,8 @@ static weir_status free_closed(void *ptr, gpu_stream stream)
     WEIR__CALL;
     if (!weir__arena_free_closed(ptr, stream, &gpu, &code) && !free_outlived(ptr, stream, &gpu, &code))
         return weir__fail(weir__last_error_reset(), WEIR_INVALID,
-                          "weir_free: w is NULL, and %p is no block of an arena or with align whose weir is closed: pass the weir that it is "
-                          "from", ptr);
+                          "weir_free: w is NULL, and %p is no block of an arena or with align whose weir is closed: pass the weir that it "
+                          "is from", ptr);
     if (code == GPU_SUCCESS)
         return WEIR_OK;
     if (code == WEIR__PAGE_NO_HOST_MEMORY)

@@ -148,8 +148,8 @@ extern const struct weir__tracker weir__mapped_tracker __attribute__((visibility
    of the driver. */
 extern const struct weir__page_driver weir__mapped_pages __attribute__((visibility("hidden")));
 
-/* Releases the pages in `left` again, and unmaps complete memory that no block uses, until `keep` bytes are mapped; with a `keep` of 0, absent
-   pages are forgotten too. Returns the bytes that went back. The caller holds mapped->growing. */
+/* Releases the pages in `left` again, and unmaps complete memory that no block uses, until `keep` bytes are mapped; with a `keep` of 0,
+   absent pages are forgotten too. Returns the bytes that went back. The caller holds mapped->growing. */
 uint64_t weir__mapped_drop(struct weir__mapped *mapped, uint64_t keep);
 
 #endif

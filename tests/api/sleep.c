@@ -708,7 +708,8 @@ int main(void)
     suite_add(tcase, contents_come_back_at_their_addresses, discarded_blocks_have_new_memory, sleeper_serves_no_request_and_takes_frees,
               kernels_are_waited_for, kernel_that_does_not_end_in_time_leaves_the_pool_awake, capture_refuses_the_sleep_and_goes_on,
               pool_of_cudas_cannot_sleep, private_stream_gets_no_pool_that_sleeps, empty_pool_sleeps_and_wakes, wake_takes_idle_memory_of_another_pool,
-              wake_without_memory_is_refused_with_the_report_and_takes_nothing, cap_lowered_meanwhile_stops_no_wake, hooks_are_told_and_may_refuse, threads_go_on_beside_sleeps);
+              wake_without_memory_is_refused_with_the_report_and_takes_nothing, cap_lowered_meanwhile_stops_no_wake,
+              hooks_are_told_and_may_refuse, threads_go_on_beside_sleeps);
     tcase_add_loop_test(tcase, reload_and_close_of_a_sleeper, 0, 3);
     tcase_add_loop_test(tcase, sleeper_refuses_at_once, 0, 2);
     tcase_add_loop_test(tcase, caches_serve_nothing_of_a_sleeper, 0, 2);
