@@ -5,6 +5,8 @@
  */
 #include "bench/section.h"
 
+#include "include/weir_sleep.h"
+
 #include <string.h>
 
 #define PAGE (64 * MIB) /* the largest page of an arena: of these are blocks of 1 GiB, but for the last 2 MiB */

@@ -224,13 +224,6 @@ static weir_status come_to_rest(weir_pool *pool, uint64_t deadline, weir_error *
                                 pool->device->index);
 }
 
-static uint64_t free_on(const struct weir__device *device)
-{
-    uint64_t bytes = 0, total;
-    device->w->gpu->device_memory(device->index, &bytes, &total);
-    return bytes;
-}
-
 static unsigned how_of(unsigned flags)
 {
     return (flags & WEIR_SLEEP_DISCARD ? 0 : WEIR__NAP_KEEPS) | (flags & WEIR_SLEEP_RETAIN ? WEIR__NAP_RETAINS : 0) |
@@ -266,9 +259,9 @@ static weir_status fall_asleep(weir_pool *pool, unsigned flags, uint64_t deadlin
         return status;
     weir__flush(pool->device, pool, true, WEIR__NO_DEADLINE);
     status = come_to_rest(pool, deadline, error);
-    uint64_t before = free_on(pool->device), freed;
+    uint64_t held = 0;
     if (status == WEIR_OK) {
-        int code = pool->backing->ops->sleeps->sleep(pool->backing, how_of(flags), &pool->nap.state, given);
+        int code = pool->backing->ops->sleeps->sleep(pool->backing, how_of(flags), &pool->nap.state, given, &held);
         if (code == WEIR__SLEEP_RECALLED)
             status = weir__fail(error, WEIR_BUSY, "pool '%s' on device %d is being woken", pool->name, pool->device->index);
         else if (code == WEIR__PAGE_NO_HOST_MEMORY)
@@ -283,8 +276,7 @@ static weir_status fall_asleep(weir_pool *pool, unsigned flags, uint64_t deadlin
     if (status != WEIR_OK)
         return status;
     weir__record_pool(WEIR__KIND_SLEEP, pool, *given, gpu->now() - begun);
-    freed = weir__less(free_on(pool->device), before);
-    atomic_store(&pool->nap.held_elsewhere, weir__less(*given, freed));
+    atomic_store(&pool->nap.held_elsewhere, held);
     atomic_fetch_add(&pool->nap.sleeps, 1);
     return WEIR_OK;
 }

@@ -106,9 +106,10 @@ enum weir__nap_state {
 struct weir__sleep_ops {
     /* From now on requests fail with WEIR__SERVE_ASLEEP, or no longer. */
     void (*shut)(struct weir__backing *backing, bool is_shut);
-    /* Gives all memory back to the device, once that is shut and no work uses it. how: of the WEIR__NAP bits. Sets *given to the bytes. Returns the code, WEIR__PAGE_NO_HOST_MEMORY, or WEIR__SLEEP_RECALLED if *state
-       became WEIR__NAP_WAKING in time: nothing has changed then. */
-    int (*sleep)(struct weir__backing *backing, unsigned how, const _Atomic enum weir__nap_state *state, uint64_t *given);
+    /* Gives all memory back to the device, once that is shut and no work uses it. how: of the WEIR__NAP bits. Sets *given to the bytes that
+       went, and *held to those of them that did not become free on the device. Returns the code, WEIR__PAGE_NO_HOST_MEMORY, or
+       WEIR__SLEEP_RECALLED if *state became WEIR__NAP_WAKING in time: nothing has changed then. */
+    int (*sleep)(struct weir__backing *backing, unsigned how, const _Atomic enum weir__nap_state *state, uint64_t *given, uint64_t *held);
     /* Takes all memory that wake() needs from the device, or none of it. Sets *lack to the bytes, and ask->lack. Returns the code. */
     int (*take)(struct weir__backing *backing, struct weir__ask *ask, uint64_t *lack);
     /* Puts that memory at its addresses and fills it. Sets *kept to whether the contents are as before. Returns the code. After a failure it
