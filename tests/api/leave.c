@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "include/weir_sleep.h"
 #include "tests/api/hook.h"
 #include "tests/api/scene.h"
 

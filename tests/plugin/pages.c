@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "include/weir_sleep.h"
 #include "tests/plugin/pages_scene.h"
 
 /* Coming and going --------------------------------------------------------------------------------------------------------------------- */
