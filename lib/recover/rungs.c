@@ -370,7 +370,7 @@ static void leave_hooks(const struct weir__request **former)
 /* Puts the yielded pool to sleep. Requests of its hooks begin no recovery, as that would wait for this one. Returns the bytes. */
 static uint64_t spend(const struct weir__climb *climb, weir_pool *pool)
 {
-    const struct weir__request *former __attribute__((cleanup(leave_hooks))) = weir__in_callback;
+    const struct weir__request *former __attribute__((cleanup(leave_hooks), unused)) = weir__in_callback;
     uint64_t gave = 0;
     weir__in_callback = climb->request;
     weir__yielded_take(pool, climb->deadline, NULL, &gave);

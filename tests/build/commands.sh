@@ -41,6 +41,7 @@ needs torch and a GPU; examples/run.sh does it | python3 "$(pkg-config --variabl
 needs NumPy; examples/run.sh does it           | WEIR_GPU=sim WEIR_SIM=name=demo python3 "$(pkg-config --variable=exampledir weir)/share_torch.py"
 needs torch; tests/gpu/torch does it           | torch.cuda.memory._record_memory_history()
 needs torch; tests/gpu/torch does it           | with weir.torch.pool("activations"):
+needs torch; tests/python/shim.sh does it       | with weir.torch.pool("weights"):            # in the policy: weights: { backing: arena }
 needs RMM; tests/gpu/rmm has it                | weirpp::weir w = weirpp::weir::open().value();
 needs torch; tests/gpu/torch does it           | pool = torch.cuda.MemPool(weir.torch.mem_pool_allocator("pytorch.yaml"))
 the program is a model of the authors'         | weir record -o generation.weir -- weir run -- python generate.py
