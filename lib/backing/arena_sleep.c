@@ -124,7 +124,10 @@ static int copy_pages(struct weir__mapped *mapped, bool to_host, const _Atomic e
         else if (is_there && (to_host || !nap->pages[i].is_filled))
             code = gpu->copy_async(to_host ? host : page, to_host ? page : host, nap->pages[i].bytes, stream);
     }
+    /* Nothing may still run when the host memory is freed. */
     int seen = gpu->stream_synchronize(stream);
+    for (int tries = 1; tries < TRIES && seen != GPU_SUCCESS; tries++)
+        seen = gpu->stream_synchronize(stream);
     for (int tries = 0; tries < TRIES && gpu->stream_destroy(stream) != GPU_SUCCESS; tries++)
         continue;
     return code == GPU_SUCCESS ? seen : code;

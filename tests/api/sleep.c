@@ -443,17 +443,22 @@ static const char *const operations[] = {"page_unmap", "page_release", "page_cre
                                          "host_free",  "copy_async",   "stream_create", "stream_synchronize", "event_create", "event_record_device",
                                          "event_query", "event_destroy", "device_memory", "stream_destroy", NULL};
 
+static void expect_refused(void)
+{
+    void *ptr;
+    refuse_busy(weir_stream_malloc(s, &ptr, 512));
+}
+
 static void expect_whole(bool is_asleep)
 {
     weir_pool_stats stats = scene_pool_stats("main");
-    void *ptr;
     ck_assert_uint_eq(stats.live_blocks, BLOCKS);
     if (!is_asleep) {
         ck_assert_uint_eq(stats.asleep, 0);
         expect_contents();
         scene_free(s, scene_malloc(s, 512));
     } else {
-        refuse_busy(weir_stream_malloc(s, &ptr, 512));
+        expect_refused();
     }
 }
 
@@ -493,6 +498,94 @@ START_TEST(each_failing_call_leaves_the_pool_awake_or_asleep_and_whole)
             }
             expect_whole(false);
         }
+    free_blocks();
+}
+END_TEST
+
+/* Random programs: blocks come and go, and the pool sleeps, yields and wakes while calls of the driver fail. Whatever fails, it is awake or
+   asleep, and whole. */
+#define PROGRAMS 60
+#define KEPT 12
+
+static uint64_t drawn;
+
+static unsigned draw(unsigned bound)
+{
+    drawn = drawn * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (unsigned)(drawn >> 33) % bound;
+}
+
+static const char *failing;
+
+/* Has one of the next calls of an operation fail. */
+static void fail_sometime(void)
+{
+    static const int codes[] = {GPU_UNKNOWN, GPU_OUT_OF_MEMORY};
+    failing = operations[draw(COUNT(operations) - 1)];
+    sim_fail(failing, draw(3) ? 1 + draw(6) : 0, codes[draw(2)]);
+}
+
+static void fail_no_more(void)
+{
+    sim_fail(failing, 0, 0);
+}
+
+static void take_or_free(int i)
+{
+    if (blocks[i].ptr) {
+        scene_free(s, blocks[i].ptr);
+        blocks[i].ptr = NULL;
+        return;
+    }
+    blocks[i].size = draw(3) ? 512 + draw(4 << 20) : MIB * (1 + draw(12));
+    blocks[i].ptr = scene_malloc(s, blocks[i].size);
+    put(i, i + 1);
+}
+
+static void wake_at_last(void)
+{
+    int kept = 0;
+    weir_status status = WEIR_BUSY;
+    for (int tries = 0; status != WEIR_OK && tries < 4; tries++) {
+        fail_sometime();
+        if (tries == 3)
+            fail_no_more();
+        status = weir_pool_wake(scene.pool, 0, NULL, &kept);
+        fail_no_more();
+        if (status != WEIR_OK)
+            expect_refused();
+    }
+    scene_ok(status, "a wake where nothing fails");
+    ck_assert(kept);
+}
+
+START_TEST(random_programs_stay_whole_whatever_call_fails)
+{
+    weir_pool *other;
+    drawn = (uint64_t)_i;
+    scene_open(arena);
+    s = scene_create(NULL);
+    scene_ok(weir_pool_get(scene.w, "other", 0, NULL, &other), "weir_pool_get");
+    for (int step = 0; step < 6; step++) {
+        void *ptr;
+        for (int i = 0; i < 6; i++)
+            take_or_free((int)draw(KEPT));
+        scene_sync(weir_stream_handle(s));
+        bool yields = draw(2);
+        fail_sometime();
+        weir_status status = yields ? weir_pool_yield(scene.pool, 0, NULL) : weir_pool_sleep(scene.pool, draw(2) ? WEIR_SLEEP_RETAIN : 0, PATIENCE, NULL, NULL);
+        if (yields && draw(2) && (weir_pool_malloc)(other, &ptr, scene.memory - 16 * MIB, weir_stream_handle(s)) == WEIR_OK) {
+            fail_no_more();
+            scene_free_on(weir_stream_handle(s), ptr);
+        }
+        fail_no_more();
+        if (status == WEIR_OK && draw(2) && blocks[0].ptr)
+            take_or_free(0);
+        if (status == WEIR_OK)
+            wake_at_last();
+        expect_contents();
+        ck_assert_uint_eq(scene_pool_stats("main").asleep, 0);
+    }
     free_blocks();
 }
 END_TEST
@@ -717,5 +810,7 @@ int main(void)
     tcase_add_loop_test(tcase, policy_says_what_the_call_does_not, 0, COUNT(manners));
     if (scene_is_sim())
         tcase_add_loop_test(tcase, each_failing_call_leaves_the_pool_awake_or_asleep_and_whole, 0, 2 * COUNT(operations));
+    if (scene_is_sim())
+        tcase_add_loop_test(tcase, random_programs_stay_whole_whatever_call_fails, 0, PROGRAMS / (int)suite_lone_stride());
     return suite_run(suite);
 }

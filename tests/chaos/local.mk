@@ -7,6 +7,7 @@ tests_chaos_chaos_SOURCES = \
 	%reldir%/memory.c %reldir%/memory.h \
 	%reldir%/memory_ask.c \
 	%reldir%/memory_lane.c \
+	%reldir%/memory_nap.c \
 	%reldir%/memory_plan.c \
 	%reldir%/memory_vain.c \
 	%reldir%/model.c %reldir%/model.h \

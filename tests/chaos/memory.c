@@ -284,6 +284,10 @@ static void run_round(void)
         vain_empty(&program);
         ask_each_pool();
     }
+    if (program.plan.extras.naps) {
+        nap_all(&program, &program.naps);
+        judge_witnesses();
+    }
     /* The model forgets what was freed in this round. In a cache it could still come to lie behind a stream that is busy for too long. */
     if (program.plan.longest_delay > program.plan.deadline)
         trim_all();
@@ -413,6 +417,9 @@ void chaos_memory(uint64_t seed, bool is_virtual, bool is_plain)
     struct chaos_random random = { seed };
     program.extra.state = ~seed * UINT64_C(0x9E3779B97F4A7C15);
     program.plan = plan_make(&random, &program.extra, is_virtual, is_plain);
+    /* As the seed is, so that programs which were drawn before there were naps are the same. */
+    program.plan.extras.naps = !is_plain && seed % 4 == 3 && program.plan.arenas;
+    program.naps.state = seed;
     plan_describe(&program.plan);
     program.gpu = waist_gpu();
     set_up_model();

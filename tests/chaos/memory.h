@@ -3,7 +3,8 @@
  * memory.h - one program that allocates: a machine, a policy, threads (lanes) with streams of their own, and what they do, all from a seed.
  *
  * memory.c makes the machine, runs the lanes in rounds, and judges between two rounds, when everybody is quiet. memory_plan.c is what the seed
- * decides of all of it, memory_lane.c is what a lane does, memory_ask.c how it asks, and memory_vain.c is about requests that nothing can serve.
+ * decides of all of it, memory_lane.c is what a lane does, memory_ask.c how it asks, memory_nap.c has arenas sleep, and
+ * memory_vain.c is about requests that nothing can serve.
  */
 #ifndef WEIR_TESTS_CHAOS_MEMORY_H
 #define WEIR_TESTS_CHAOS_MEMORY_H
@@ -38,6 +39,7 @@ struct extras {
     bool frees_anywhere;  /* on the legacy stream, and small blocks on streams that nobody opened */
     bool has_other;       /* another weir, with a pool on each device */
     bool throws;          /* callbacks throw; where time is real, they end their threads, and threads are cancelled */
+    bool naps;            /* arenas sleep and yield between rounds */
     unsigned bounds;      /* two bits for each pool of each policy: its reuse.pending_max */
 };
 
@@ -100,7 +102,7 @@ struct lane {
 
 struct program {
     struct plan plan;
-    struct chaos_random extra;
+    struct chaos_random extra, naps;
     const struct gpu *gpu;
     weir *w, *other; /* NULL: there is no other */
     struct model *model;
@@ -111,6 +113,7 @@ struct program {
     atomic_size_t witness_count[DEVICES_MAX];
     gpu_stream refuge[DEVICES_MAX]; /* not opened */
     weir_stream *crowd[CROWD_MAX];
+    bool is_napping; /* no work may use blocks, not even to look at those that the callback frees */
     int policies[POLICIES]; /* descriptors of their texts */
     pthread_mutex_t lock;   /* of what follows */
     struct block passed[16]; /* from lane to lane */
@@ -161,6 +164,8 @@ void *lane_run(void *lane);
 void *lane_run_in_vain(void *lane);
 /* Frees one block on this stream of this device, whoever's it was; false: a fault kept it. s: the same as an opened stream, or NULL. */
 bool block_free(struct program *program, struct block *block, gpu_stream stream, int device, weir_stream *s);
+/* Has the refuge look at the block's contents. */
+void block_witness(struct program *program, const struct block *block);
 void lane_expect_code(int code, const char *what);
 void lane_expect_ok(const struct program *program, weir_status status, const char *what);
 /* A size that the lane may ask for; asks for so many bytes, and keeps what it gets; with a mark in it, from the lane's stream. */
@@ -180,6 +185,9 @@ void vain_begin_lanes(struct program *program);
 void vain_end_lanes(struct program *program);
 /* A size that the device cannot serve now, or the pool at its cap, but that is not larger than either. */
 uint64_t vain_size(struct program *program, struct chaos_random *random, size_t name, int device);
+
+/* Puts arenas to sleep or has them yield, has others need memory, and wakes all. Everybody is quiet before and after. */
+void nap_all(struct program *program, struct chaos_random *random);
 
 /* throw.cc. Throws an exception. */
 __attribute__((noreturn)) void chaos_throw(void);

@@ -46,7 +46,7 @@ void lane_mark(struct lane *lane, struct block *block)
 static void witness(struct program *program, const struct block *block, gpu_stream stream, int device)
 {
     const struct gpu *gpu = program->gpu;
-    size_t at = atomic_fetch_add(&program->witness_count[device], 1);
+    size_t at = program->is_napping ? WITNESSES : atomic_fetch_add(&program->witness_count[device], 1);
     if (at >= WITNESSES)
         return;
     struct witness *seen = &program->witnesses[device][at];
@@ -55,6 +55,11 @@ static void witness(struct program *program, const struct block *block, gpu_stre
     seen->last = seen->first + 1;
     lane_expect_code(gpu->copy_async(seen->first, block->ptr, 1, stream), "looking at a block");
     lane_expect_code(gpu->copy_async(seen->last, (char *)block->ptr + block->size - 1, 1, stream), "looking at a block");
+}
+
+void block_witness(struct program *program, const struct block *block)
+{
+    witness(program, block, program->refuge[block->device], block->device);
 }
 
 /* Frees --------------------------------------------------------------------------------------------------------------------------------- */

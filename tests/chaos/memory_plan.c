@@ -115,10 +115,10 @@ void plan_describe(const struct plan *plan)
 {
     snprintf(chaos_plan, sizeof chaos_plan,
              "devices %d of %llu MiB, arenas %u, caps %llu and %llu MiB, twin %d, whole %d, exact peaks %d, keeper %d, reloads %d, lanes %u, operations %u, rounds %u, "
-             "fill %u, deadline %.0f ms, delays %.1f ms, crowd %u, slow refusals %d, faults %u, in vain %d, frees anywhere %d, other %d (cap %llu MiB), throws %d, bounds %x",
+             "fill %u, deadline %.0f ms, delays %.1f ms, crowd %u, slow refusals %d, faults %u, in vain %d, frees anywhere %d, other %d (cap %llu MiB), throws %d, naps %d, bounds %x",
              plan->devices, (unsigned long long)(plan->memory / MIB), plan->arenas, (unsigned long long)(plan->caps[0] / MIB), (unsigned long long)(plan->caps[1] / MIB), plan->has_twin, plan->is_whole,
              plan->exact_peaks, plan->keeper, plan->reloads, plan->lanes, plan->operations, plan->rounds, plan->fill,
              (double)plan->deadline / 1e6, (double)plan->longest_delay / 1e6, plan->crowd, plan->slow_refusals, plan->fault_once_in,
              plan->extras.asks_in_vain, plan->extras.frees_anywhere, plan->extras.has_other, (unsigned long long)(plan->other_cap / MIB),
-             plan->extras.throws, plan->extras.bounds);
+             plan->extras.throws, plan->extras.naps, plan->extras.bounds);
 }
