@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "include/weir_sleep.h"
 #include "tests/api/fixture.h"
 #include "tests/support/suite.h"
 
@@ -120,6 +121,9 @@ static int call_with_status(void)
         weir_pool_malloc(parent.pool, &ptr, 1000, parent.handle) == WEIR_FORKED && !ptr,
         weir_pool_trim(parent.pool, 0, NULL, &released) == WEIR_FORKED && released == 7,
         weir_pool_set_release_threshold(parent.pool, 0, NULL) == WEIR_FORKED,
+        weir_pool_sleep(parent.pool, 0, 0, NULL, &released) == WEIR_FORKED && released == 7,
+        weir_pool_wake(parent.pool, 0, NULL, NULL) == WEIR_FORKED,
+        weir_pool_yield(parent.pool, 0, NULL) == WEIR_FORKED,
         weir_stats_take(parent.w, NULL, &stats) == WEIR_FORKED && !stats,
         weir_oom_add(parent.w, spare_nothing, NULL, NULL, &id) == WEIR_FORKED && !id,
         weir_oom_remove(parent.w, parent.id, NULL) == WEIR_FORKED,
