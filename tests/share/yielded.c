@@ -90,10 +90,10 @@ END_TEST
 START_TEST(no_wake_fails_beside_a_neighbour_that_uses_nothing)
 {
     struct player *owner = enter_with("owner", "backing: arena, "), *holder = enter("holder");
-    take(owner, "a", 512);
+    take(owner, "a", 192);
     stage_say(owner, "fill a 7 s; synchronize s; %s", _i ? "yield p" : "sleep p");
-    for (unsigned round = 0, rounds = suite_rounds(8, 1000); round < rounds; round++) {
-        idle(holder, 768);
+    for (unsigned round = 0, rounds = suite_rounds(24, 1000); round < rounds; round++) {
+        idle(holder, 928);
         stage_say(owner, "wake p; check a 7 s; %s", _i ? "yield p" : "sleep p");
     }
     stage_say(owner, "wake p; check a 7 s");
