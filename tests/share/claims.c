@@ -38,7 +38,7 @@
 static char base[64], ledger[128];
 static weir *w;
 
-static void run(const char *format, ...)
+static __attribute__((format(printf, 1, 2))) void run(const char *format, ...)
 {
     char command[512];
     va_list arguments;
@@ -391,13 +391,13 @@ START_TEST(other_user_neither_claims_here_nor_is_told)
 END_TEST
 
 /* What may lie where the file belongs. */
-static const char *const instead[] = { "ln -s /dev/null %s", "ln -s nothing %s", "mkfifo %s", "mkdir %s" };
+static const char *const instead[] = { "ln -s /dev/null", "ln -s nothing", "mkfifo", "mkdir" };
 
 START_TEST(what_is_no_file_is_refused_and_stays)
 {
     struct stat info;
     run("mkdir -p -m 0700 %s/weir/control", base);
-    run(instead[_i], ledger);
+    run("%s %s", instead[_i], ledger);
     says(refuses(1, instead[_i][0] == 'm' && instead[_i][2] == 'd' ? WEIR_INVALID : WEIR_REFUSED), ledger);
     ck_assert_int_eq(lstat(ledger, &info), 0);
     ck_assert(!S_ISREG(info.st_mode));
