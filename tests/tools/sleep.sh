@@ -11,7 +11,7 @@ weir: 1
 control: true
 defaults: { pool: $pool }
 pools:
-  $pool: { backing: arena, cache: off }
+  $pool: { backing: arena, cache: off, on_oom: { deadline: 60s } }
   other: { backing: arena }
 YAML
 cd "$tap_dir" || exit 1
