@@ -102,13 +102,13 @@ static int copy_pages(struct weir__mapped *mapped, bool to_host, const _Atomic e
 {
     const struct gpu *gpu = mapped->backing.gpu;
     struct weir__nap *nap = &mapped->nap;
-    char *host = nap->host;
+    uintptr_t next = (uintptr_t)nap->host; /* 0, and of no use, where the pages are cleared */
     gpu_stream stream;
     uint64_t copied = 0;
     int code = gpu->stream_create(mapped->backing.device, &stream);
     if (code != GPU_SUCCESS)
         return code;
-    for (size_t i = 0; i < nap->count && code == GPU_SUCCESS; host += nap->pages[i++].bytes) {
+    for (size_t i = 0; i < nap->count && code == GPU_SUCCESS; next += nap->pages[i++].bytes) {
         if (state && (copied += nap->pages[i].bytes) >= PIECE) {
             copied = 0;
             code = gpu->stream_synchronize(stream);
@@ -117,7 +117,7 @@ static int copy_pages(struct weir__mapped *mapped, bool to_host, const _Atomic e
             if (code != GPU_SUCCESS)
                 break;
         }
-        void *page = (void *)(uintptr_t)nap->pages[i].address;
+        void *page = (void *)(uintptr_t)nap->pages[i].address, *host = (void *)next;
         bool is_there = to_host || nap_page(mapped, &nap->pages[i]);
         if (is_there && !(nap->how & WEIR__NAP_KEEPS))
             code = gpu->set_async(page, 0, nap->pages[i].bytes, stream);
