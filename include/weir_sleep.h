@@ -25,7 +25,8 @@ extern "C" {
  * flags: of the above, or 0. timeout_ms: how long to wait for work; with a driver before 12.5 until it ends. Work in contexts that the
  * program made itself is not waited for. *given (may be NULL): bytes that went back; 0 if the pool slept already, which is success.
  * Stream order: none, the call waits on the host. Threads: any; the calls of this header on one pool wait for each other.
- * WEIR_BUSY (a hook refuses, or PyTorch shares tensors: see the error; or a hook of the pool makes the call), WEIR_NOT_SUPPORTED (the memory is a pool of CUDA's), WEIR_TIMEOUT,
+ * WEIR_BUSY (a hook refuses, or PyTorch shares tensors: see the error; or a hook of the pool makes the call), WEIR_NOT_SUPPORTED (the memory
+ * is a pool of CUDA's), WEIR_TIMEOUT,
  * WEIR_CAPTURING (a stream is being captured), WEIR_NO_HOST_MEMORY, WEIR_INVALID, WEIR_CUDA_ERROR, WEIR_FORKED: the pool is as before.
  */
 WEIR_API WEIR_CHECK weir_status weir_pool_sleep(weir_pool *pool, unsigned flags, unsigned timeout_ms, weir_error *error, uint64_t *given);

@@ -96,8 +96,9 @@ static int reserve_host(struct weir__mapped *mapped, uint64_t bytes)
     return code == GPU_OUT_OF_MEMORY ? WEIR__PAGE_NO_HOST_MEMORY : code;
 }
 
-/* Copies all pages to the host, or those from there that have not been, or clears all, on a stream of its own, and waits. state: NULL, or that of the pool,
-   which ends the copying when it becomes WEIR__NAP_WAKING. Returns the GPU code, or WEIR__SLEEP_RECALLED. */
+/* Copies all pages to the host, or from there those that still lack their contents, or clears all pages; on a stream of its own, and waits.
+   state: the state of the pool, which ends the copying when it becomes WEIR__NAP_WAKING; or NULL. Returns the GPU code, or
+   WEIR__SLEEP_RECALLED. */
 static int copy_pages(struct weir__mapped *mapped, bool to_host, const _Atomic enum weir__nap_state *state)
 {
     const struct gpu *gpu = mapped->backing.gpu;
