@@ -4,8 +4,12 @@
  * whose rules hold here too. `weir run --reserve` claims for a command, and `weir ps` shows all claims.
  *
  * A claim is a promise among processes of one user that claim: together, their claims and the `leave_free` of their policies never exceed
- * the memory of the device. It is no allocation, and no cap: pools grow as before, and processes without a claim know nothing of it. The
- * claims lie in a file for each GPU in $WEIR_CONTROL_DIR/weir/control, or else in /tmp/weir-UID/control, whatever $XDG_RUNTIME_DIR is.
+ * the memory of the device. It is no allocation, and no cap: pools grow as before, and processes without a claim know nothing of it.
+ *
+ * While a pool sleeps (weir_sleep.h), others may claim what its process has claimed for it. Its wake claims that again, and waits for room
+ * first. A yielded pool keeps its claim until somebody has it put to sleep.
+ *
+ * The claims lie in a file for each GPU in $WEIR_CONTROL_DIR/weir/control, or else in /tmp/weir-UID/control, whatever $XDG_RUNTIME_DIR is.
  */
 #ifndef WEIR_RESERVE_H
 #define WEIR_RESERVE_H

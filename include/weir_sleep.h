@@ -31,9 +31,11 @@ extern "C" {
  */
 WEIR_API WEIR_CHECK weir_status weir_pool_sleep(weir_pool *pool, unsigned flags, unsigned timeout_ms, weir_error *error, uint64_t *given);
 /* Takes the pool's memory from the device again, all or none, puts it at its addresses, and copies the contents back. Where the device has
-   too little the recovery ladder runs (weir-policy(5), on_oom), for timeout_ms at most (0: on_oom.deadline). *kept (may be NULL): 1 if the
+   too little the recovery ladder runs (weir-policy(5), on_oom), for timeout_ms at most (0: on_oom.deadline). If the process has claimed memory
+   (weir_reserve.h), first waits as long until the claim fits again beside those that others made meanwhile. *kept (may be NULL): 1 if the
    contents are as before, also if the pool was awake, which is success; 0 if blocks have new memory. Stream order and threads: as above.
-   WEIR_OUT_OF_MEMORY (with the report), WEIR_BUSY (a hook of the pool makes the call), WEIR_INVALID, WEIR_CUDA_ERROR, WEIR_FORKED: the pool sleeps on, and is whole. */
+   WEIR_OUT_OF_MEMORY (with the report, or who claims how much), WEIR_BUSY (a hook of the pool makes the call), WEIR_INVALID,
+   WEIR_CUDA_ERROR, WEIR_FORKED: the pool sleeps on, and is whole. */
 WEIR_API WEIR_CHECK weir_status weir_pool_wake(weir_pool *pool, unsigned timeout_ms, weir_error *error, int *kept);
 
 /*

@@ -29,6 +29,7 @@ weir_status weir__open_on(const weir_options *options, int device, weir_error *e
     if (status != WEIR_OK || !opened)
         return status;
     opened->neighbours = share_neighbours_rescue;
+    opened->claims = share_claims_shift;
     if (opened->policy->control)
         open_control(opened);
     *w = opened;

@@ -249,6 +249,12 @@ static weir_status check_windows(weir_pool *pool, weir_error *error)
                       pool->name, pool->device->index, blocks, pid);
 }
 
+/* Gives up what the pool needs of the process's claims, or, with no bytes, takes that back. */
+static weir_status claim(weir_pool *pool, uint64_t asleep, uint64_t patience, weir_error *error)
+{
+    return pool->w->claims ? pool->w->claims(pool->device, asleep, patience, error, &pool->nap.unclaimed) : WEIR_OK;
+}
+
 /* Puts a pool that serves no request any more to sleep. */
 static weir_status fall_asleep(weir_pool *pool, unsigned flags, uint64_t deadline, weir_error *error, uint64_t *given)
 {
@@ -278,6 +284,7 @@ static weir_status fall_asleep(weir_pool *pool, unsigned flags, uint64_t deadlin
     weir__record_pool(WEIR__KIND_SLEEP, pool, *given, gpu->now() - begun);
     atomic_store(&pool->nap.held_elsewhere, held);
     atomic_fetch_add(&pool->nap.sleeps, 1);
+    claim(pool, pool->backing->ops->sleeps->asleep(pool->backing), 0, NULL); /* if that fails, the claim stays larger than it need be */
     return WEIR_OK;
 }
 
@@ -408,15 +415,20 @@ static weir_status take(weir_pool *pool, bool climbs, unsigned timeout_ms, weir_
     return status;
 }
 
-/* Gives a pool that sleeps its memory back. */
+/* Gives a pool that sleeps its memory back: the claim first, so that nobody takes memory that others were promised. */
 static weir_status wake(weir_pool *pool, bool climbs, unsigned timeout_ms, weir_error *error, bool *kept)
 {
     const struct weir__sleep_ops *sleeps = pool->backing->ops->sleeps;
-    uint64_t begun = pool->w->gpu->now(), bytes = sleeps->asleep(pool->backing);
-    weir_status status = take(pool, climbs, timeout_ms, error);
+    uint64_t begun = pool->w->gpu->now(), bytes = sleeps->asleep(pool->backing), unclaimed = pool->nap.unclaimed;
+    uint64_t patience = timeout_ms ? timeout_ms * GPU_MILLISECOND : atomic_load(&pool->settings.deadline);
+    weir_status status = claim(pool, 0, climbs ? patience : 0, error);
+    if (status == WEIR_OK)
+        status = take(pool, climbs, timeout_ms, error);
+    int code = status == WEIR_OK ? sleeps->wake(pool->backing, kept) : GPU_SUCCESS;
+    if (status != WEIR_OK || code != GPU_SUCCESS)
+        claim(pool, unclaimed, 0, NULL);
     if (status != WEIR_OK)
         return status;
-    int code = sleeps->wake(pool->backing, kept);
     if (code != GPU_SUCCESS)
         return weir__fail_gpu(error, pool->w->gpu, code, "pool '%s' on device %d, which sleeps on, could not be woken", pool->name,
                               pool->device->index);

@@ -295,6 +295,8 @@ void weir__pool_free(weir_pool *pool, enum weir__pool_end end)
         weir__former_restore(pool);
     if (weir__pool_is_default(pool))
         pool->native.handle = NULL; /* the driver owns the handle of its default pool */
+    if (pool->nap.unclaimed) /* an inherited claim goes on */
+        pool->w->claims(pool->device, 0, 0, NULL, &pool->nap.unclaimed);
     struct weir__closing closing = {.pending = 0};
     pool->backing->ops->close(pool->backing, &closing);
     if (!pool->native.is_exportable)

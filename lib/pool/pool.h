@@ -123,6 +123,7 @@ struct weir_pool {
         unsigned last_id;
         _Atomic enum weir__nap_state state;
         unsigned flags; /* of weir_pool_yield() */
+        uint64_t unclaimed; /* bytes of the process's claims that are given up while the pool sleeps */
         _Atomic uint64_t sleeps, wakes, held_elsewhere; /* figures (weir_pool_stats) */
     } nap;
 

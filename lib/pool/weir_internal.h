@@ -77,6 +77,9 @@ struct weir {
     weir_status (*out_of_memory)(struct weir__request *request, void **ptr);
     /* Asks other processes on the GPU to give memory back (recover.h). NULL: the weir was opened without such a function. Fixed. */
     void (*neighbours)(struct weir__plea *plea);
+    /* Changes how much of the claims of this process on the device is given up for pools that sleep, from *asleep to `wanted` bytes, for one
+       of them (weir_reserve.h). Taking bytes back waits for room for that many nanoseconds. NULL: the weir was opened without it. Fixed. */
+    weir_status (*claims)(struct weir__device *device, uint64_t wanted, uint64_t patience, weir_error *error, uint64_t *asleep);
     struct weir__trace_files *trace_files; /* the trace files that the policy asks for (trace/file.h). Fixed */
     void (*dump)(weir *w);                 /* writes a trace after a request failed for want of memory (trace/file.h) */
     /* the path of the weir's control socket; the string lives until weir_close(). NULL: the weir has no control socket */

@@ -13,6 +13,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/format.h"
+#include "lib/base/number.h"
 #include "lib/base/service.h"
 #include "lib/gpu/slots.h"
 #include "share/wire/directory.h"
@@ -68,7 +69,8 @@ static int read_claims(int fd, uint64_t memory, struct share_claims *claims)
         for (char *at = claim.program; *at; at++)
             if (!wire_is_name((const char[]){ *at, '\0' }))
                 *at = '_';
-        claims->bytes += claim.bytes;
+        claims->bytes += share_claim_stands(&claim);
+        claims->slots[claims->count] = (uint16_t)slot;
         claims->items[claims->count++] = claim;
     }
     return len < 0 ? errno : 0;
@@ -109,6 +111,45 @@ int share_ledger_claim(int fd, const struct share_claim *claim, uint64_t memory,
     if (code && slot >= 0)
         gpu_slots_release(fd, slot, 1);
     gpu_slots_release(fd, SUMS, 1);
+    return code;
+}
+
+/* Moves up to `bytes` of the claim between what stands and what is asleep, and writes that. Returns 0 or an errno. */
+static int shift(int fd, int slot, struct share_claim *claim, bool sleeps, uint64_t *bytes)
+{
+    uint64_t stands = share_claim_stands(claim), part = weir__smaller(*bytes, sleeps ? stands : claim->bytes - stands);
+    if (!part)
+        return 0;
+    claim->asleep = claim->bytes - stands + (sleeps ? part : -part);
+    int code = write_claim(fd, slot, claim);
+    *bytes -= code ? 0 : part;
+    return code;
+}
+
+int share_ledger_shift(int fd, bool (*is_own)(uint64_t mark), uint64_t memory, uint64_t room, uint64_t deadline, uint64_t wanted,
+                       uint64_t *asleep, struct share_claims *claims)
+{
+    bool sleeps = wanted > *asleep;
+    uint64_t bytes = sleeps ? wanted - *asleep : *asleep - wanted, left = bytes, own = 0;
+    int code = lock_sums(fd, deadline);
+    if (code)
+        return code;
+    code = read_claims(fd, memory, claims);
+    for (size_t i = 0; !code && i < claims->count; i++)
+        if (is_own(claims->items[i].mark))
+            own += claims->items[i].bytes - share_claim_stands(&claims->items[i]);
+    if (!code && !sleeps && (claims->bytes > room || weir__smaller(bytes, own) > room - claims->bytes))
+        code = EAGAIN;
+    for (size_t i = 0; !code && left && i < claims->count; i++)
+        if (is_own(claims->items[i].mark))
+            code = shift(fd, claims->slots[i], &claims->items[i], sleeps, &left);
+    gpu_slots_release(fd, SUMS, 1);
+    if (sleeps)
+        *asleep += bytes - left;
+    else if (code)
+        *asleep -= bytes - left;
+    else
+        *asleep = wanted; /* a claim that has ended meanwhile needs nothing back */
     return code;
 }
 

@@ -19,6 +19,7 @@
 #include "share/control/neighbours.h"
 #include "share/wire/query.h"
 
+#define CLAIMS_TEXT 2048
 #define PAUSE (4 * GPU_MILLISECOND)         /* between two looks at the ledger, or at the device */
 #define ASK_FIRST (10 * GPU_MILLISECOND)    /* from one question to the neighbours to the next; twice as long after each */
 #define ASK_LAST (1000 * GPU_MILLISECOND)
@@ -36,22 +37,32 @@ static uint64_t make_mark(void)
 
 /* The figures ---------------------------------------------------------------------------------------------------------------------------- */
 
-uint64_t share_claimed(const struct weir__device *device)
+static bool may_have_claims(void)
+{
+    return atomic_load(&own_mark) || policy_environment("WEIR_RESERVATION");
+}
+
+/* Whether the claim is one of this process, or inherited. */
+static bool is_own(uint64_t mark)
 {
     const char *inherited = policy_environment("WEIR_RESERVATION");
-    uint64_t own = atomic_load(&own_mark), bytes = 0;
+    char text[17];
+    snprintf(text, sizeof text, "%016" PRIx64, mark);
+    return (mark && mark == atomic_load(&own_mark)) || (inherited && strstr(inherited, text));
+}
+
+uint64_t share_claimed(const struct weir__device *device)
+{
     struct share_claims claims;
-    char mark[17];
+    uint64_t bytes = 0;
     int fd;
-    if ((!own && !inherited) || share_ledger_open(device->info.uuid, NULL, &fd) != WEIR_OK)
+    if (!may_have_claims() || share_ledger_open(device->info.uuid, NULL, &fd) != WEIR_OK)
         return 0;
     bool is_read = share_ledger_read(fd, device->info.memory, 0, &claims) == 0;
     close(fd);
-    for (size_t i = 0; is_read && i < claims.count; i++) {
-        snprintf(mark, sizeof mark, "%016" PRIx64, claims.items[i].mark);
-        if ((own && claims.items[i].mark == own) || (inherited && strstr(inherited, mark)))
-            bytes += claims.items[i].bytes;
-    }
+    for (size_t i = 0; is_read && i < claims.count; i++)
+        if (is_own(claims.items[i].mark))
+            bytes += share_claim_stands(&claims.items[i]);
     return weir__smaller(bytes, device->info.memory);
 }
 
@@ -75,21 +86,27 @@ static uint64_t left_free(struct weir__device *device)
 
 /* The ledger ----------------------------------------------------------------------------------------------------------------------------- */
 
+/* Names who claims how much, in ": process 1 (a) claims 1 GiB, ...". */
+static const char *name_claims(const struct share_claims *others, char text[static CLAIMS_TEXT])
+{
+    size_t len = 0, i = 0;
+    for (text[0] = '\0'; i < others->count && len < CLAIMS_TEXT - 128; i++)
+        len += (size_t)snprintf(text + len, CLAIMS_TEXT - len, "%s process %u (%s) claims %s", i ? "," : ":", others->items[i].pid,
+                                others->items[i].program, WEIR__BYTES(share_claim_stands(&others->items[i])));
+    if (i < others->count)
+        snprintf(text + len, CLAIMS_TEXT - len, ", and %zu more", others->count - i);
+    return text;
+}
+
 static weir_status fail_full(weir_error *error, const struct weir__device *device, const struct share_claim *claim, uint64_t leave,
                              const struct share_claims *others)
 {
-    char text[2048] = "";
-    size_t len = 0, i = 0;
-    for (; i < others->count && len < sizeof text - 128; i++)
-        len += (size_t)snprintf(text + len, sizeof text - len, "%s process %u (%s) claims %s", i ? "," : ":", others->items[i].pid,
-                                others->items[i].program, WEIR__BYTES(others->items[i].bytes));
-    if (i < others->count)
-        snprintf(text + len, sizeof text - len, ", and %zu more", others->count - i);
+    char text[CLAIMS_TEXT];
     uint64_t room = weir__less(weir__less(device->info.memory, leave), others->bytes);
     return weir__fail(error, WEIR_TIMEOUT, "device %d has no room for a claim of %s: of its %s others claim %s%s%s%s. Wait longer, end one of "
                                            "them, or claim at most %s",
                       device->index, WEIR__BYTES(claim->bytes), WEIR__BYTES(device->info.memory), WEIR__BYTES(others->bytes),
-                      leave ? ", beside leave_free, " : "", leave ? WEIR__BYTES(leave) : "", text, WEIR__BYTES(room));
+                      leave ? ", beside leave_free, " : "", leave ? WEIR__BYTES(leave) : "", name_claims(others, text), WEIR__BYTES(room));
 }
 
 /* Makes the claim as soon as it fits. */
@@ -115,6 +132,35 @@ static weir_status enter_ledger(const weir_reservation *r, const struct weir__de
                               WEIR__WHY(code, "make room on that disk, or set WEIR_CONTROL_DIR"));
         nanosleep(&(struct timespec){ .tv_nsec = (long)weir__smaller(PAUSE, deadline - now) }, NULL);
     }
+}
+
+/* Waits until this process may have what a pool that wakes gave up, as enter_ledger() does. */
+weir_status share_claims_shift(struct weir__device *device, uint64_t wanted, uint64_t patience, weir_error *error, uint64_t *asleep)
+{
+    uint64_t room = weir__less(device->info.memory, left_free(device)), deadline = weir__service_now() + patience;
+    struct share_claims claims;
+    char text[CLAIMS_TEXT];
+    int fd, code;
+    if (wanted == *asleep || !may_have_claims())
+        return WEIR_OK;
+    weir_status status = share_ledger_open(device->info.uuid, error, &fd);
+    if (status != WEIR_OK)
+        return status;
+    while ((code = share_ledger_shift(fd, is_own, device->info.memory, room, deadline, wanted, asleep, &claims)) == EAGAIN) {
+        uint64_t now = weir__service_now();
+        if (now >= deadline)
+            break;
+        nanosleep(&(struct timespec){ .tv_nsec = (long)weir__smaller(PAUSE, deadline - now) }, NULL);
+    }
+    close(fd); /* it has no lock of its own */
+    if (code == EAGAIN)
+        return weir__fail(error, WEIR_OUT_OF_MEMORY, "%s that this process gave up of its claim on device %d while a pool slept are claimed by "
+                                                     "others now%s. Wait longer, or end one of them",
+                          WEIR__BYTES(*asleep), device->index, name_claims(&claims, text));
+    if (code)
+        return weir__fail(error, WEIR_OUT_OF_MEMORY, "the claims on device %d cannot be changed for a pool that wakes: %s", device->index,
+                          WEIR__WHY(code, "continue or end a process that is stopped"));
+    return WEIR_OK;
 }
 
 /* Memory --------------------------------------------------------------------------------------------------------------------------------- */

@@ -20,10 +20,13 @@ struct weir_reservation {
     int fd; /* the opening of the ledger that has the claim; -1: none yet */
 };
 
-/* Returns the bytes that this process has claimed on the device, or inherited as a claim of `weir run --reserve`. */
+/* Returns the bytes that this process has claimed on the device, or inherited as a claim of `weir run --reserve`, less what is asleep. */
 uint64_t share_claimed(const struct weir__device *device);
 /* Returns the bytes that the weir's pools have reserved there. */
 uint64_t share_held(struct weir__device *device);
+
+/* weir.claims (weir_internal.h): others may claim what pools do not need while they sleep. The descriptor of the claim need not be known. */
+weir_status share_claims_shift(struct weir__device *device, uint64_t wanted, uint64_t patience, weir_error *error, uint64_t *asleep);
 
 /* weir_reserve() for arguments that are checked, on behalf of a program of that name and number; `leave` bytes of the device belong to
    nobody. */

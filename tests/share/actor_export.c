@@ -138,7 +138,7 @@ static weir_status wake(void)
 {
     weir_pool *pool;
     weir_status status = weir_pool_get(actor.w, actor.words[1], actor.device, &actor.error, &pool);
-    return status == WEIR_OK ? weir_pool_wake(pool, 0, &actor.error, NULL) : status;
+    return status == WEIR_OK ? weir_pool_wake(pool, actor.words[2] ? (unsigned)actor_number(actor.words[2]) : 0, &actor.error, NULL) : status;
 }
 
 static weir_status yield(void)
@@ -261,7 +261,7 @@ const struct command actor_export_commands[] = {
     { "figures", ": what went through all rings", figures },
     { "trim", "POOL", trim },
     { "sleep", "POOL", put_to_sleep },
-    { "wake", "POOL", wake },
+    { "wake", "POOL [MS]: waits so long for room, instead of on_oom.deadline", wake },
     { "yield", "POOL", yield },
     { "ring", "NAME SLOT-BYTES DEPTH block|drop_oldest|fail[/next|/newest] STREAM", ring_open },
     { "ring_close", "RING", ring_close },

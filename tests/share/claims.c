@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "include/weir_reserve.h"
+#include "include/weir_sleep.h"
 #include "lib/gpu/slots.h"
 #include "share/control/ledger.h"
 #include "share/control/reserve.h"
@@ -429,7 +430,7 @@ START_TEST(untrue_figures_count_nothing_though_the_slot_is_locked)
     lie.bytes = MIB(424);
     memset(lie.program + 4, 'x', sizeof lie.program - 4);
     ck_assert_int_eq(pwrite(fd, &lie, sizeof lie, 7 * (off_t)sizeof lie), sizeof lie);
-    says(refuses(1, WEIR_TIMEOUT), "(a__bxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx) claims 424");
+    says(refuses(1, WEIR_TIMEOUT), "(a__bxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx) claims 424");
     close(fd);
     weir_reservation_end(r);
 }
@@ -600,6 +601,36 @@ START_TEST(claim_within_an_inherited_one_waits_for_its_own_memory_alone)
 }
 END_TEST
 
+/* _i: whether somebody else claims the room meanwhile. */
+START_TEST(inherited_claim_is_whole_again_once_the_weir_whose_pool_slept_is_closed_if_there_is_room)
+{
+    struct share_claims others;
+    struct share_claim outer = { .bytes = MIB(600), .mark = 2 }, another = { .bytes = MIB(700), .mark = 3 };
+    weir_pool *pool;
+    void *ptr;
+    int fds[2];
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(share_ledger_open(GPU_0, NULL, &fds[i]), WEIR_OK);
+    ck_assert_int_eq(share_ledger_claim(fds[0], &outer, GIB(1), GIB(1), 0, &others), 0);
+    setenv("WEIR_RESERVATION", "0000000000000002", 1);
+    reopen(", backing: arena");
+    ck_assert_int_eq(weir_pool_get(w, "main", 0, NULL, &pool), WEIR_OK);
+    weir_stream *stream = fixture_stream(w, 0, NULL);
+    ck_assert_int_eq(weir_pool_malloc(pool, &ptr, MIB(300), weir_stream_handle(stream)), WEIR_OK);
+    ck_assert_int_eq(weir_pool_sleep(pool, WEIR_SLEEP_DISCARD, LONG_MS, NULL, NULL), WEIR_OK);
+    ck_assert_uint_eq(all_claims(), MIB(300));
+    if (_i)
+        ck_assert_int_eq(share_ledger_claim(fds[1], &another, GIB(1), GIB(1), 0, &others), 0);
+    ck_assert_int_eq(weir_stream_free(stream, ptr), WEIR_OK);
+    fixture_synchronize(stream);
+    weir_close(w);
+    w = fixture_open(POLICY);
+    ck_assert_uint_eq(all_claims(), _i ? MIB(1000) : MIB(600));
+    for (int i = 0; i < 2; i++)
+        share_ledger_close(fds[i]);
+}
+END_TEST
+
 START_TEST(place_of_claims_is_the_same_with_and_without_a_runtime_directory)
 {
     char expected[SHARE_PATH_SIZE], path[SHARE_PATH_SIZE];
@@ -648,6 +679,7 @@ int main(void)
               claim_beyond_the_limit_of_files_is_refused_without_a_signal, full_disk_is_told_of_and_leaves_no_claim,
               place_that_is_too_long_is_named, claim_within_an_inherited_one_waits_for_its_own_memory_alone,
               place_of_claims_is_the_same_with_and_without_a_runtime_directory, claim_is_known_by_its_mark_as_long_as_somebody_has_it);
+    tcase_add_loop_test(tcase, inherited_claim_is_whole_again_once_the_weir_whose_pool_slept_is_closed_if_there_is_room, 0, 2);
     tcase_add_loop_test(tcase, what_is_no_file_is_refused_and_stays, 0, sizeof instead / sizeof instead[0]);
     tcase_add_loop_test(tcase, untrue_figures_count_nothing_though_the_slot_is_locked, 0, sizeof untrue / sizeof untrue[0]);
     if (geteuid() == 0)

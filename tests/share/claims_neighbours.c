@@ -136,6 +136,90 @@ START_TEST(claims_that_fit_together_are_served_with_memory_together)
 }
 END_TEST
 
+/* A process with a claim and a pool that is as large, in use. */
+static struct player *enter_claiming(const char *name, unsigned mib)
+{
+    struct player *player = enter_with(name, "backing: arena, ");
+    stage_say(player, "reserve %uMiB 0", mib);
+    take(player, "a", mib);
+    return player;
+}
+
+START_TEST(claims_take_turns_where_their_pools_sleep)
+{
+    first = enter_claiming("first", 640);
+    stage_say(first, "sleep p");
+    second = enter_claiming("second", 640);
+    says(stage_refuses(first, "WEIR_OUT_OF_MEMORY", "wake p 1"), "(actor) claims 640 MiB");
+    check_holds(second, 640);
+    for (int i = 0; i < 3; i++) {
+        struct player *sleeper = i % 2 ? first : second, *waker = i % 2 ? second : first;
+        stage_tell(waker, "wake p");
+        stage_say(sleeper, "sleep p");
+        stage_hear(waker);
+        check_holds(waker, 640);
+        check_holds(sleeper, 0);
+    }
+}
+END_TEST
+
+START_TEST(woken_pool_has_its_claim_again)
+{
+    first = enter_claiming("first", 640);
+    second = enter("second");
+    stage_say(first, "sleep p; wake p");
+    says(stage_refuses(second, "WEIR_TIMEOUT", "reserve 640MiB 0"), "(actor) claims 640 MiB");
+    stage_say(first, "sleep p");
+    stage_say(second, "reserve 640MiB 0");
+}
+END_TEST
+
+START_TEST(sleeping_pool_gives_up_no_more_than_it_needs)
+{
+    both();
+    stage_say(first, "reserve 896MiB 0; pool_malloc q more 64MiB s");
+    struct player *sleeper = enter_claiming("sleeper", 64);
+    stage_say(sleeper, "sleep p");
+    says(stage_refuses(second, "WEIR_TIMEOUT", "reserve 256MiB 0"), "others claim 896 MiB");
+    stage_say(second, "reserve 128MiB 0");
+}
+END_TEST
+
+START_TEST(claim_that_ends_while_a_pool_sleeps_is_not_missed_by_the_wake)
+{
+    first = enter_claiming("first", 640);
+    stage_say(first, "sleep p; unreserve");
+    second = enter("second");
+    stage_say(second, "reserve 640MiB 0");
+    stage_say(first, "wake p");
+    check_holds(first, 640);
+    stage_say(second, "unreserve");
+    stage_say(first, "reserve 960MiB 0");
+}
+END_TEST
+
+/* A program without a claim has the memory. */
+START_TEST(wake_that_finds_no_memory_gives_its_claim_up_again)
+{
+    first = enter_claiming("first", 640);
+    second = enter("second");
+    stage_say(first, "sleep p");
+    take(second, "a", 640);
+    stage_refuses(first, "WEIR_OUT_OF_MEMORY", "wake p 1");
+    stage_say(second, "reserve 640MiB 0");
+}
+END_TEST
+
+START_TEST(sleeper_that_is_killed_leaves_no_claim)
+{
+    first = enter_claiming("first", 640);
+    second = enter("second");
+    stage_say(first, "sleep p");
+    stage_signal(first, SIGKILL);
+    stage_say(second, "reserve 1GiB 0");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("claims among neighbours");
@@ -144,5 +228,8 @@ int main(void)
               memory_that_comes_free_later_is_waited_for, own_idle_memory_is_part_of_the_claim_and_nobody_is_asked,
               two_claims_at_once_are_served_one_after_the_other, kill_of_a_claimant_serves_whoever_waits, claim_of_a_stopped_process_stands,
               claims_that_fit_together_are_served_with_memory_together);
+    suite_add(stage_case(suite, "asleep"), claims_take_turns_where_their_pools_sleep, woken_pool_has_its_claim_again,
+              sleeping_pool_gives_up_no_more_than_it_needs, claim_that_ends_while_a_pool_sleeps_is_not_missed_by_the_wake,
+              wake_that_finds_no_memory_gives_its_claim_up_again, sleeper_that_is_killed_leaves_no_claim);
     return suite_run(suite);
 }

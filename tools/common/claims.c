@@ -53,16 +53,16 @@ static void add_row(void *data, const char *gpu, uid_t uid, const struct share_c
 {
     struct table *table = data;
     if (table->count == 0)
-        table_row(table, "PID", "USER", "PROGRAM", "GPU", "CLAIM");
+        table_row(table, "PID", "USER", "PROGRAM", "GPU", "CLAIM", "ASLEEP");
     table_cell(table, "%u", claim->pid);
     table_row(table, process_user(uid, &(struct text){{0}}), claim->program);
     table_cell(table, "%.12s", gpu);
-    table_row(table, SIZE_TEXT(claim->bytes));
+    table_row(table, SIZE_TEXT(claim->bytes), SIZE_TEXT(claim->bytes - share_claim_stands(claim)));
 }
 
 void claims_print(FILE *out)
 {
-    struct table table = TABLE_INIT("llllr");
+    struct table table = TABLE_INIT("llllrr");
     each(add_row, &table);
     if (table.count > 0)
         fputc('\n', out);
@@ -80,6 +80,7 @@ static void add_object(void *data, const char *gpu, uid_t uid, const struct shar
     json_string(json, "program", claim->program);
     json_string(json, "gpu", gpu);
     json_uint(json, "bytes", claim->bytes);
+    json_uint(json, "asleep", claim->bytes - share_claim_stands(claim));
     json_end(json);
 }
 
