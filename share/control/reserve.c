@@ -34,6 +34,31 @@ static uint64_t make_mark(void)
     return atomic_compare_exchange_strong(&own_mark, &none, mark) ? mark : none;
 }
 
+/* Openings of the ledger ----------------------------------------------------------------------------------------------------------------- */
+
+static void close_in_child(struct share_forked *forked)
+{
+    close(((weir_reservation *)((char *)forked - offsetof(weir_reservation, forked)))->fd);
+}
+
+static weir_status open_ledger(weir_reservation *r, const char *uuid, weir_error *error)
+{
+    share_forked_hold();
+    weir_status status = share_ledger_open(uuid, error, &r->fd);
+    if (status == WEIR_OK)
+        share_forked_add(&r->forked, close_in_child);
+    share_forked_release();
+    return status;
+}
+
+static void close_ledger(weir_reservation *r)
+{
+    share_forked_hold();
+    share_forked_remove(&r->forked);
+    share_ledger_close(r->fd);
+    share_forked_release();
+}
+
 /* The figures ---------------------------------------------------------------------------------------------------------------------------- */
 
 uint64_t share_claimed(const struct weir__device *device)
@@ -42,11 +67,11 @@ uint64_t share_claimed(const struct weir__device *device)
     uint64_t own = atomic_load(&own_mark), bytes = 0;
     struct share_claims claims;
     char mark[17];
-    int fd;
-    if ((!own && !inherited) || share_ledger_open(device->info.uuid, NULL, &fd) != WEIR_OK)
+    weir_reservation reader; /* of its members, what an opening has */
+    if ((!own && !inherited) || open_ledger(&reader, device->info.uuid, NULL) != WEIR_OK)
         return 0;
-    bool is_read = share_ledger_read(fd, device->info.memory, 0, &claims) == 0;
-    close(fd);
+    bool is_read = share_ledger_read(reader.fd, device->info.memory, 0, &claims) == 0;
+    close_ledger(&reader);
     for (size_t i = 0; is_read && i < claims.count; i++) {
         snprintf(mark, sizeof mark, "%016" PRIx64, claims.items[i].mark);
         if ((own && claims.items[i].mark == own) || (inherited && strstr(inherited, mark)))
@@ -175,27 +200,9 @@ static weir_status await_memory(struct weir__device *device, uint64_t bytes, uin
 
 /* Reservations --------------------------------------------------------------------------------------------------------------------------- */
 
-static void close_in_child(struct share_forked *forked)
-{
-    close(((weir_reservation *)((char *)forked - offsetof(weir_reservation, forked)))->fd);
-}
-
-static weir_status open_ledger(weir_reservation *r, const char *uuid, weir_error *error)
-{
-    share_forked_hold();
-    weir_status status = share_ledger_open(uuid, error, &r->fd);
-    if (status == WEIR_OK)
-        share_forked_add(&r->forked, close_in_child);
-    share_forked_release();
-    return status;
-}
-
 static void destroy(weir_reservation *r)
 {
-    share_forked_hold();
-    share_forked_remove(&r->forked);
-    share_ledger_close(r->fd);
-    share_forked_release();
+    close_ledger(r);
     free(r);
 }
 
