@@ -3,9 +3,10 @@
  * weir_reserve.h - claims: how processes that start together agree on who gets how much of a GPU before any of them has it. Beside weir.h,
  * whose rules hold here too. `weir run --reserve` claims for a command, and `weir ps` shows all claims.
  *
- * A claim is a promise among processes of one user that claim: together, their claims and the `leave_free` of their policies never exceed
- * the memory of the device. It is no allocation, and no cap: pools grow as before, and processes without a claim know nothing of it. The
- * claims lie in a file for each GPU in $WEIR_CONTROL_DIR/weir/control, or else in /tmp/weir-UID/control, whatever $XDG_RUNTIME_DIR is.
+ * A claim is a promise among processes of one user that claim: together, their claims never exceed the memory of the device. Where policies
+ * say `leave_free`, each claimant looks to its own alone, when it claims. A claim is no allocation, and no cap: pools grow as before, and
+ * processes without a claim know nothing of it. The claims lie in a file for each GPU in $WEIR_CONTROL_DIR/weir/control, or else in
+ * /tmp/weir-UID/control, whatever $XDG_RUNTIME_DIR is.
  */
 #ifndef WEIR_RESERVE_H
 #define WEIR_RESERVE_H

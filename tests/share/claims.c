@@ -178,6 +178,18 @@ START_TEST(largest_leave_free_stays_beside_all_claims)
 }
 END_TEST
 
+START_TEST(leave_free_is_the_claimants_own)
+{
+    weir *other = fixture_open("weir: 1\npools:\n  main: { devices: [0], leave_free: 128MiB }\n");
+    weir_reservation *r = NULL, *second = NULL;
+    ck_assert_int_eq(weir_reserve(other, 0, MIB(896), 0, NULL, &r), WEIR_OK);
+    weir_reservation_end(claim(MIB(128)));
+    refuses(MIB(129), WEIR_TIMEOUT);
+    ck_assert_int_eq(weir_reserve(other, 0, 1, 0, NULL, &second), WEIR_TIMEOUT);
+    weir_close(other);
+}
+END_TEST
+
 START_TEST(closing_the_weir_ends_its_claims)
 {
     claim(MIB(600));
@@ -699,7 +711,8 @@ int main(void)
     TCase *tcase = suite_case(suite, "claims", 0);
     tcase_add_checked_fixture(tcase, begin, end);
     suite_add(tcase, claims_of_one_process_add_up_to_the_device_and_no_further, refusal_names_who_claims_and_what_is_left,
-              devices_have_claims_of_their_own, what_can_never_be_is_refused_at_once, largest_leave_free_stays_beside_all_claims,
+              devices_have_claims_of_their_own, what_can_never_be_is_refused_at_once, leave_free_is_the_claimants_own,
+              largest_leave_free_stays_beside_all_claims,
               closing_the_weir_ends_its_claims, own_memory_counts_as_part_of_the_claim, memory_of_others_is_waited_for_and_missed_in_words,
               claim_waits_for_room_and_gets_it, kill_makes_room_at_once, child_of_a_fork_has_no_part_in_the_claim,
               program_that_is_started_has_no_part_in_the_claim, threads_that_claim_at_once_never_have_more_than_the_device,
