@@ -169,11 +169,18 @@ static void prepare_nothing(struct weir__plea *plea)
     (void)plea;
 }
 
+/* What this process has yielded itself is part of its claim already. */
+static bool spend_nothing(struct weir__plea *plea)
+{
+    (void)plea;
+    return false;
+}
+
 /* Waits until the device has what this process claims and does not have yet. */
 static weir_status await_memory(struct weir__device *device, uint64_t bytes, uint64_t deadline, weir_error *error)
 {
     struct wish wish = { .bytes = bytes, .claimed = UINT64_MAX };
-    wish.plea = (struct weir__plea){ .device = device, .prepare = prepare_nothing, .retry = is_granted, .vain = &wish.vain };
+    wish.plea = (struct weir__plea){ .device = device, .prepare = prepare_nothing, .retry = is_granted, .spend = spend_nothing, .vain = &wish.vain };
     uint64_t now, ask = 0, pause = ASK_FIRST;
     if (is_granted(&wish.plea)) /* all of it is free, so the pools need not have any of it */
         return WEIR_OK;
