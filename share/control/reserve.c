@@ -151,17 +151,24 @@ struct wish {
     struct weir__vain vain;
     uint64_t bytes, claimed; /* of the new claim; with the earlier ones of this process */
     uint64_t lacking, free;  /* at the last look */
+    int code;                /* of the driver, then */
 };
 
-/* Looks at the device. Returns whether it has the memory now. */
+/* Looks at the device. Returns whether it has the memory now, or cannot be asked. */
 static bool is_granted(struct weir__plea *plea)
 {
     struct wish *wish = (struct wish *)((char *)plea - offsetof(struct wish, plea));
     uint64_t total;
     wish->lacking = weir__smaller(wish->bytes, weir__less(wish->claimed, share_held(plea->device)));
-    if (plea->device->w->gpu->device_memory(plea->device->index, &wish->free, &total) != GPU_SUCCESS)
-        wish->free = 0;
-    return wish->free >= wish->lacking;
+    wish->code = plea->device->w->gpu->device_memory(plea->device->index, &wish->free, &total);
+    return wish->code != GPU_SUCCESS || wish->free >= wish->lacking;
+}
+
+static weir_status end_of(const struct wish *wish, weir_error *error)
+{
+    const struct weir__device *device = wish->plea.device;
+    return wish->code == GPU_SUCCESS ? WEIR_OK : weir__fail_gpu(error, device->w->gpu, wish->code, "the free memory of device %d, for a claim",
+                                                                device->index);
 }
 
 static void prepare_nothing(struct weir__plea *plea)
@@ -183,7 +190,7 @@ static weir_status await_memory(struct weir__device *device, uint64_t bytes, uin
     wish.plea = (struct weir__plea){ .device = device, .prepare = prepare_nothing, .retry = is_granted, .spend = spend_nothing, .vain = &wish.vain };
     uint64_t now, ask = 0, pause = ASK_FIRST;
     if (is_granted(&wish.plea)) /* all of it is free, so the pools need not have any of it */
-        return WEIR_OK;
+        return end_of(&wish, error);
     wish.claimed = weir__larger(bytes, share_claimed(device));
     while (!is_granted(&wish.plea)) {
         now = weir__service_now();
@@ -202,7 +209,7 @@ static weir_status await_memory(struct weir__device *device, uint64_t bytes, uin
             nanosleep(&(struct timespec){ .tv_nsec = (long)weir__smaller(PAUSE, deadline - now) }, NULL);
         }
     }
-    return WEIR_OK;
+    return end_of(&wish, error);
 }
 
 /* Reservations --------------------------------------------------------------------------------------------------------------------------- */
