@@ -154,14 +154,14 @@ struct wish {
     int code;                /* of the driver, then */
 };
 
-/* Looks at the device. Returns whether it has the memory now, or cannot be asked. */
+/* Looks at the device. Returns whether it has the memory now, or cannot be asked, or may have more than it says. */
 static bool is_granted(struct weir__plea *plea)
 {
     struct wish *wish = (struct wish *)((char *)plea - offsetof(struct wish, plea));
     uint64_t total;
     wish->lacking = weir__smaller(wish->bytes, weir__less(wish->claimed, share_held(plea->device)));
     wish->code = plea->device->w->gpu->device_memory(plea->device->index, &wish->free, &total);
-    return wish->code != GPU_SUCCESS || wish->free >= wish->lacking;
+    return wish->code != GPU_SUCCESS || wish->free >= wish->lacking || plea->device->info.os_managed;
 }
 
 static weir_status end_of(const struct wish *wish, weir_error *error)

@@ -235,6 +235,23 @@ START_TEST(memory_of_others_is_waited_for_and_missed_in_words)
 }
 END_TEST
 
+START_TEST(free_memory_is_not_waited_for_where_the_system_may_have_more)
+{
+    weir_close(w);
+    fixture_machine("devices=2,os_managed=yes");
+    w = fixture_open(POLICY);
+    weir_stream *stream = fixture_stream(w, 0, NULL);
+    void *ptr = fixture_malloc(stream, MIB(704));
+    weir *other = fixture_open(POLICY);
+    weir_reservation *r = NULL;
+    ck_assert_int_eq(weir_reserve(other, 0, MIB(500), 0, NULL, &r), WEIR_OK);
+    ck_assert_uint_eq(all_claims(), MIB(500));
+    weir_close(other);
+    ck_assert_int_eq(weir_stream_free(stream, ptr), WEIR_OK);
+    fixture_synchronize(stream);
+}
+END_TEST
+
 START_TEST(driver_that_does_not_answer_is_told_of_and_leaves_no_claim)
 {
     sim_fail("device_memory", 1, GPU_UNKNOWN);
@@ -725,7 +742,7 @@ int main(void)
               devices_have_claims_of_their_own, what_can_never_be_is_refused_at_once, leave_free_is_the_claimants_own,
               largest_leave_free_stays_beside_all_claims,
               closing_the_weir_ends_its_claims, own_memory_counts_as_part_of_the_claim, memory_of_others_is_waited_for_and_missed_in_words,
-              driver_that_does_not_answer_is_told_of_and_leaves_no_claim, claim_waits_for_room_and_gets_it, kill_makes_room_at_once, child_of_a_fork_has_no_part_in_the_claim,
+              free_memory_is_not_waited_for_where_the_system_may_have_more, driver_that_does_not_answer_is_told_of_and_leaves_no_claim, claim_waits_for_room_and_gets_it, kill_makes_room_at_once, child_of_a_fork_has_no_part_in_the_claim,
               program_that_is_started_has_no_part_in_the_claim, threads_that_claim_at_once_never_have_more_than_the_device,
               place_that_others_can_write_to_is_refused, garbage_counts_nothing_and_is_overwritten, file_that_was_cut_loses_what_is_cut_and_no_more,
               file_that_was_removed_is_made_anew, mode_of_the_file_is_this_users_alone_whatever_the_umask,
