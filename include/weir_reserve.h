@@ -3,8 +3,9 @@
  * weir_reserve.h - claims: how processes that start together agree on who gets how much of a GPU before any of them has it. Beside weir.h,
  * whose rules hold here too. `weir run --reserve` claims for a command, and `weir ps` shows all claims.
  *
- * A claim is a promise among processes of one user that claim: together, their claims and the `leave_free` of their policies never exceed
- * the memory of the device. It is no allocation, and no cap: pools grow as before, and processes without a claim know nothing of it.
+ * A claim is a promise among processes of one user that claim: together, their claims never exceed the memory of the device. Where policies
+ * say `leave_free`, each claimant looks to its own alone, when it claims. A claim is no allocation, and no cap: pools grow as before, and
+ * processes without a claim know nothing of it.
  *
  * While a pool sleeps (weir_sleep.h), others may claim what its process has claimed for it. Its wake claims that again, and waits for room
  * first. A yielded pool keeps its claim until somebody has it put to sleep.
@@ -26,8 +27,9 @@ typedef struct weir_reservation weir_reservation; /* one claim; owned by the cal
  * Claims bytes of a device for this process, beside what it has claimed already. First waits until the claim fits beside all claims of
  * others and the largest leave_free that a pool of `w` has on the device: a claim ends with its process, also by a kill, and the next one
  * that waits has its room within some milliseconds. From then on the claim stands, and others see it. Then waits until the device has this
- * much free memory, and asks neighbours for their unused memory as a request does. What the pools of `w` have reserved there counts as part
- * of the claim. timeout_ms: for both; 0: only what is there at once, and nobody is asked. After an error nothing is claimed.
+ * much free memory, and asks neighbours for their unused memory as a request does; where the operating system manages the device's memory,
+ * CUDA does not tell how much is free, and the claim is all. What the pools of `w` have reserved there counts as part of the claim.
+ * timeout_ms: for both; 0: only what is there at once, and nobody is asked. After an error nothing is claimed.
  * *r: end it with weir_reservation_end(). weir_close() ends those that are left. The child of a fork has no part in it.
  * WEIR_TIMEOUT (the error names who claims how much, or says what the device lacks), WEIR_INVALID (0 bytes, or more than the device has
  * beside leave_free; the place of the claims cannot be made), WEIR_NOT_FOUND (device), WEIR_REFUSED (the place of the claims, or the file, is

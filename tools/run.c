@@ -127,7 +127,8 @@ struct claimed {
 
 /*
  * Of the child of a fork: claims in the name of its parent, and hands the claim over. The parent itself must not use the GPU, as that would
- * take memory for as long as the command runs. The policy's pools are not made, as they might take some; their leave_free counts.
+ * take memory for as long as the command runs. The policy's pools are not made, as they might take some; the leave_free of those on the device
+ * counts. Which device is `local` is another matter in each process of the command, so pools there count for every device.
  */
 static _Noreturn void become_claimer(const struct command_call *call, uint64_t bytes, unsigned wait_ms, pid_t parent, int told)
 {
@@ -145,8 +146,11 @@ static _Noreturn void become_claimer(const struct command_call *call, uint64_t b
         exit(EXIT_TROUBLE);
     unsetenv("WEIR_CONF"); /* its assignments are in the policy, and not for this text */
     struct claimed claimed = {.status = weir__open_on(&open, device, &error, &w)};
-    for (size_t i = 0; i < policy->pool_count && w; i++)
-        leave = weir__larger(leave, policy_size_bytes(policy->pools[i].leave_free, w->devices[device].quota.bytes));
+    for (size_t i = 0; i < policy->pool_count && w; i++) {
+        const struct policy_pool *pool = &policy->pools[i];
+        if (pool->devices.local || weir__device_is_in(&w->devices[device], &pool->devices))
+            leave = weir__larger(leave, policy_size_bytes(pool->leave_free, w->devices[device].quota.bytes));
+    }
     if (w)
         claimed.status = share_reserve(w, device, bytes, leave, wait_ms, slash ? slash + 1 : call->operands[0], parent, &error, &r);
     memcpy(claimed.text, error.text, sizeof claimed.text);

@@ -185,7 +185,7 @@ static bool say_device(char *text, const struct figures *figures)
 {
     uint64_t needed = sum_of(figures->live, figures->asked);
     uint64_t had = sum_of(figures->free_bytes > figures->leave ? figures->free_bytes - figures->leave : 0, figures->reserved);
-    char tagged[OF_THEM_LEN];
+    char tagged[OF_THEM_LEN], kept[WEIR__BYTES_LEN + 32] = "";
     if (!figures->has_device || figures->asked > figures->total)
         return false;
     if (needed > figures->total) {
@@ -196,12 +196,13 @@ static bool say_device(char *text, const struct figures *figures)
     }
     if (needed <= had)
         return false;
+    if (figures->leave)
+        snprintf(kept, sizeof kept, "leave_free, %s, and ", WEIR__BYTES(figures->leave));
     say(text,
-        "\n  %s are live%s: with %s more that is %s above what the device has beside %s that are in none of these pools (other processes "
-        "have "
-        "them, CUDA, or this program by other ways), so nothing that is cached or idle here could have served this",
-        WEIR__BYTES(figures->live), of_them(tagged, figures), WEIR__BYTES(figures->asked), WEIR__BYTES(needed - had),
-        WEIR__BYTES(figures->total - had));
+        "\n  %s are live%s: with %s more that is %s above what the device has beside %s%s that are in none of these pools (other processes "
+        "have them, CUDA, or this program by other ways), so nothing that is cached or idle here could have served this",
+        WEIR__BYTES(figures->live), of_them(tagged, figures), WEIR__BYTES(figures->asked), WEIR__BYTES(needed - had), kept,
+        WEIR__BYTES(weir__less(figures->total, sum_of(figures->free_bytes, figures->reserved))));
     return true;
 }
 

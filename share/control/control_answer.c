@@ -226,7 +226,9 @@ static void answer_sleep(struct share_asker *asker, const struct wire_message *q
     uint64_t gave = apply(w, question, &error);
     asker->connection.last = weir__service_now();
     if (error.status != WEIR_OK) {
-        share_asker_deny(asker, question->request, error.status, error.text);
+        char why[sizeof error.text + 64];
+        snprintf(why, sizeof why, "%s went; %s", WEIR__BYTES(gave), error.text); /* of other pools */
+        share_asker_deny(asker, question->request, error.status, gave ? why : error.text);
         return;
     }
     if (message.type == WIRE_GAVE) {

@@ -46,13 +46,13 @@ struct share_claims {
    the disk). */
 weir_status share_ledger_open(const char *uuid, weir_error *error, int *fd);
 
-/* Finds the claims of others than this opening; of claims on a device that has `memory` bytes. Claims that are being made are waited for
-   until the deadline, by weir__service_now(), but for a moment at the least. Returns 0 or an errno; ETIMEDOUT: a process that makes one
-   is stopped. */
+/* Finds the claims of others than this opening; of claims on a device that has `memory` bytes. A claim that is being made is waited for
+   until the deadline, by weir__service_now(), but for a moment at the least. Where its process is stopped, the others are found without it,
+   or with what its slot had before. Returns 0 or an errno. */
 int share_ledger_read(int fd, uint64_t memory, uint64_t deadline, struct share_claims *others);
 
-/* The same, then makes the claim by this opening if it fits into `room` beside the others. Also returns EAGAIN (it does not fit) or EUSERS
-   (every slot is taken). */
+/* Finds the same, then makes the claim by this opening if it fits into `room` beside the others. Also returns EAGAIN (it does not fit),
+   EUSERS (every slot is taken) or ETIMEDOUT (a process that makes a claim is stopped). */
 int share_ledger_claim(int fd, const struct share_claim *claim, uint64_t memory, uint64_t room, uint64_t deadline,
                        struct share_claims *others);
 

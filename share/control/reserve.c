@@ -35,6 +35,31 @@ static uint64_t make_mark(void)
     return atomic_compare_exchange_strong(&own_mark, &none, mark) ? mark : none;
 }
 
+/* Openings of the ledger ----------------------------------------------------------------------------------------------------------------- */
+
+static void close_in_child(struct share_forked *forked)
+{
+    close(((weir_reservation *)((char *)forked - offsetof(weir_reservation, forked)))->fd);
+}
+
+static weir_status open_ledger(weir_reservation *r, const char *uuid, weir_error *error)
+{
+    share_forked_hold();
+    weir_status status = share_ledger_open(uuid, error, &r->fd);
+    if (status == WEIR_OK)
+        share_forked_add(&r->forked, close_in_child);
+    share_forked_release();
+    return status;
+}
+
+static void close_ledger(weir_reservation *r)
+{
+    share_forked_hold();
+    share_forked_remove(&r->forked);
+    share_ledger_close(r->fd);
+    share_forked_release();
+}
+
 /* The figures ---------------------------------------------------------------------------------------------------------------------------- */
 
 static bool may_have_claims(void)
@@ -55,11 +80,11 @@ uint64_t share_claimed(const struct weir__device *device)
 {
     struct share_claims claims;
     uint64_t bytes = 0;
-    int fd;
-    if (!may_have_claims() || share_ledger_open(device->info.uuid, NULL, &fd) != WEIR_OK)
+    weir_reservation reader; /* of its members, what an opening has */
+    if (!may_have_claims() || open_ledger(&reader, device->info.uuid, NULL) != WEIR_OK)
         return 0;
-    bool is_read = share_ledger_read(fd, device->info.memory, 0, &claims) == 0;
-    close(fd);
+    bool is_read = share_ledger_read(reader.fd, device->info.memory, 0, &claims) == 0;
+    close_ledger(&reader);
     for (size_t i = 0; is_read && i < claims.count; i++)
         if (is_own(claims.items[i].mark))
             bytes += share_claim_stands(&claims.items[i]);
@@ -140,19 +165,20 @@ weir_status share_claims_shift(struct weir__device *device, uint64_t wanted, uin
     uint64_t room = weir__less(device->info.memory, left_free(device)), deadline = weir__service_now() + patience;
     struct share_claims claims;
     char text[CLAIMS_TEXT];
-    int fd, code;
+    weir_reservation opening; /* of its members, what an opening has: it makes no claim */
+    int code;
     if (wanted == *asleep || !may_have_claims())
         return WEIR_OK;
-    weir_status status = share_ledger_open(device->info.uuid, error, &fd);
+    weir_status status = open_ledger(&opening, device->info.uuid, error);
     if (status != WEIR_OK)
         return status;
-    while ((code = share_ledger_shift(fd, is_own, device->info.memory, room, deadline, wanted, asleep, &claims)) == EAGAIN) {
+    while ((code = share_ledger_shift(opening.fd, is_own, device->info.memory, room, deadline, wanted, asleep, &claims)) == EAGAIN) {
         uint64_t now = weir__service_now();
         if (now >= deadline)
             break;
         nanosleep(&(struct timespec){ .tv_nsec = (long)weir__smaller(PAUSE, deadline - now) }, NULL);
     }
-    close(fd); /* it has no lock of its own */
+    close_ledger(&opening);
     if (code == EAGAIN)
         return weir__fail(error, WEIR_OUT_OF_MEMORY, "%s that this process gave up of its claim on device %d while a pool slept are claimed by "
                                                      "others now%s. Wait longer, or end one of them",
@@ -172,17 +198,24 @@ struct wish {
     struct weir__vain vain;
     uint64_t bytes, claimed; /* of the new claim; with the earlier ones of this process */
     uint64_t lacking, free;  /* at the last look */
+    int code;                /* of the driver, then */
 };
 
-/* Looks at the device. Returns whether it has the memory now. */
+/* Looks at the device. Returns whether it has the memory now, or cannot be asked, or may have more than it says. */
 static bool is_granted(struct weir__plea *plea)
 {
     struct wish *wish = (struct wish *)((char *)plea - offsetof(struct wish, plea));
     uint64_t total;
     wish->lacking = weir__smaller(wish->bytes, weir__less(wish->claimed, share_held(plea->device)));
-    if (plea->device->w->gpu->device_memory(plea->device->index, &wish->free, &total) != GPU_SUCCESS)
-        wish->free = 0;
-    return wish->free >= wish->lacking;
+    wish->code = plea->device->w->gpu->device_memory(plea->device->index, &wish->free, &total);
+    return wish->code != GPU_SUCCESS || wish->free >= wish->lacking || plea->device->info.os_managed;
+}
+
+static weir_status end_of(const struct wish *wish, weir_error *error)
+{
+    const struct weir__device *device = wish->plea.device;
+    return wish->code == GPU_SUCCESS ? WEIR_OK : weir__fail_gpu(error, device->w->gpu, wish->code, "the free memory of device %d, for a claim",
+                                                                device->index);
 }
 
 static void prepare_nothing(struct weir__plea *plea)
@@ -190,14 +223,21 @@ static void prepare_nothing(struct weir__plea *plea)
     (void)plea;
 }
 
+/* What this process has yielded itself is part of its claim already. */
+static bool spend_nothing(struct weir__plea *plea)
+{
+    (void)plea;
+    return false;
+}
+
 /* Waits until the device has what this process claims and does not have yet. */
 static weir_status await_memory(struct weir__device *device, uint64_t bytes, uint64_t deadline, weir_error *error)
 {
     struct wish wish = { .bytes = bytes, .claimed = UINT64_MAX };
-    wish.plea = (struct weir__plea){ .device = device, .prepare = prepare_nothing, .retry = is_granted, .vain = &wish.vain };
+    wish.plea = (struct weir__plea){ .device = device, .prepare = prepare_nothing, .retry = is_granted, .spend = spend_nothing, .vain = &wish.vain };
     uint64_t now, ask = 0, pause = ASK_FIRST;
     if (is_granted(&wish.plea)) /* all of it is free, so the pools need not have any of it */
-        return WEIR_OK;
+        return end_of(&wish, error);
     wish.claimed = weir__larger(bytes, share_claimed(device));
     while (!is_granted(&wish.plea)) {
         now = weir__service_now();
@@ -216,32 +256,14 @@ static weir_status await_memory(struct weir__device *device, uint64_t bytes, uin
             nanosleep(&(struct timespec){ .tv_nsec = (long)weir__smaller(PAUSE, deadline - now) }, NULL);
         }
     }
-    return WEIR_OK;
+    return end_of(&wish, error);
 }
 
 /* Reservations --------------------------------------------------------------------------------------------------------------------------- */
 
-static void close_in_child(struct share_forked *forked)
-{
-    close(((weir_reservation *)((char *)forked - offsetof(weir_reservation, forked)))->fd);
-}
-
-static weir_status open_ledger(weir_reservation *r, const char *uuid, weir_error *error)
-{
-    share_forked_hold();
-    weir_status status = share_ledger_open(uuid, error, &r->fd);
-    if (status == WEIR_OK)
-        share_forked_add(&r->forked, close_in_child);
-    share_forked_release();
-    return status;
-}
-
 static void destroy(weir_reservation *r)
 {
-    share_forked_hold();
-    share_forked_remove(&r->forked);
-    share_ledger_close(r->fd);
-    share_forked_release();
+    close_ledger(r);
     free(r);
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "include/weir_sleep.h"
 #include "tests/api/hook.h"
@@ -590,6 +591,128 @@ START_TEST(random_programs_stay_whole_whatever_call_fails)
 }
 END_TEST
 
+/* The same under policies that change at any time, also while the pool sleeps, with a second device that has access or not. */
+static const char *const firm[] = {"", ", align: 2MiB", ", initial_size: 96MiB", ", align: 64KiB, release_threshold: auto", ", cache: off"};
+static const char *const loose[] = {"", ", peer_access: [1]", ", leave_free: 64MiB, keep: 32MiB", ", max_size: 128MiB", ", sleep: { retain: true }",
+                                    ", peer_access: all, reuse: { pending_max: 0 }", ", sleep: { contents: discard, on_wake: zero }"};
+static weir_pool *mixed;
+static gpu_stream lanes[2];                      /* on device 0 and on device 1 */
+static unsigned firm_key, loose_key; /* of the policy in force */
+
+static void write_mix(char *text, size_t len, unsigned how)
+{
+    snprintf(text, len, "weir: 1\nkeeper: true\ndefaults: { pool: main }\npools:\n  main: { backing: arena, devices: [0]%s%s, on_oom: { deadline: 10s } }\n"
+                        "  far: { devices: [1] }\n",
+             firm[firm_key], loose[how]);
+}
+
+static void reload_mix(unsigned how)
+{
+    char text[512], path[] = "/tmp/weir-mix-XXXXXX";
+    write_mix(text, sizeof text, how);
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+    weir_error error = WEIR_ERROR_INIT;
+    bool fails = draw(2);
+    if (fails)
+        fail_sometime();
+    weir_status status = weir_reload(scene.w, path, &error);
+    if (fails)
+        fail_no_more();
+    unlink(path);
+    ck_assert_msg(status == WEIR_OK || (fails && (status == WEIR_CUDA_ERROR || status == WEIR_OUT_OF_MEMORY)), "%s: %s", text, error.text);
+    if (status == WEIR_OK)
+        loose_key = how;
+}
+
+static void mix_take_or_free(int i)
+{
+    if (blocks[i].ptr) {
+        if (draw(2))
+            scene_free_on(lanes[draw(2)], blocks[i].ptr);
+        else
+            scene_free(s, blocks[i].ptr);
+        blocks[i].ptr = NULL;
+        return;
+    }
+    void *ptr = NULL;
+    blocks[i].size = draw(3) ? 512 + draw(4 << 20) : MIB * (1 + draw(12));
+    weir_status status = (weir_pool_malloc)(mixed, &ptr, blocks[i].size, weir_stream_handle(s));
+    ck_assert_msg(status == WEIR_OK || status == WEIR_OUT_OF_MEMORY, "%s", weir_status_name(status));
+    blocks[i].ptr = ptr;
+    if (ptr)
+        put(i, i + 1);
+    scene_sync(weir_stream_handle(s));
+}
+
+/* The other device writes all blocks anew. */
+static void write_from_peer(void)
+{
+    gpu_stream far = lanes[1];
+    for (int i = 0; i < KEPT; i++)
+        if (blocks[i].ptr) {
+            unsigned char seen = 0;
+            ck_assert_int_eq(scene.gpu->set_async(blocks[i].ptr, i + 1, blocks[i].size, far), GPU_SUCCESS);
+            scene_sync(far);
+            ck_assert_int_eq(scene.gpu->copy_async(&seen, blocks[i].ptr + blocks[i].size - 1, 1, far), GPU_SUCCESS);
+            scene_sync(far);
+            ck_assert_int_eq(seen, i + 1);
+        }
+}
+
+START_TEST(random_programs_stay_whole_whatever_the_policy_becomes)
+{
+    char text[512];
+    drawn = (uint64_t)_i + 1000;
+    firm_key = (unsigned)_i % COUNT(firm);
+    loose_key = 0;
+    memset(blocks, 0, sizeof blocks);
+    scene_simulate("devices=2,memory=4GiB");
+    write_mix(text, sizeof text, 0);
+    scene_open(text);
+    s = scene_create(NULL);
+    mixed = scene.pool;
+    lanes[0] = scene_stream(0);
+    lanes[1] = scene_stream(1);
+    for (int step = 0; step < 6; step++) {
+        for (int i = 0; i < 6; i++)
+            mix_take_or_free((int)draw(KEPT));
+        scene_sync(weir_stream_handle(s));
+        bool fails = draw(2);
+        if (fails)
+            fail_sometime();
+        weir_status status = weir_pool_sleep(mixed, WEIR_SLEEP_KEEP | (draw(2) ? WEIR_SLEEP_RETAIN : 0), PATIENCE, NULL, NULL);
+        fail_no_more();
+        ck_assert(fails || status == WEIR_OK);
+        scene_pool_stats("main");
+        for (unsigned i = draw(4); i; i--) {
+            if (draw(3) == 0)
+                reload_mix(draw(COUNT(loose)));
+            if (draw(3) == 0)
+                scene_ok(weir_pool_trim(mixed, draw(2) ? 0 : draw(1 << 28), NULL, NULL), "a trim");
+            int b = (int)draw(KEPT);
+            if (draw(2) && blocks[b].ptr)
+                mix_take_or_free(b);
+            scene_pool_stats("main");
+        }
+        if (status == WEIR_OK)
+            wake_at_last();
+        scene_pool_stats("main");
+        expect_contents();
+        if (strstr(loose[loose_key], "peer_access"))
+            write_from_peer();
+        if (draw(3) == 0)
+            reload_mix(draw(COUNT(loose)));
+        ck_assert_uint_eq(scene_pool_stats("main").asleep, 0);
+    }
+    for (int i = 0; i < KEPT; i++)
+        if (blocks[i].ptr)
+            mix_take_or_free(i);
+}
+END_TEST
+
 /* Hooks ---------------------------------------------------------------------------------------------------------------------------------- */
 
 static char told[256];
@@ -812,5 +935,9 @@ int main(void)
         tcase_add_loop_test(tcase, each_failing_call_leaves_the_pool_awake_or_asleep_and_whole, 0, 2 * COUNT(operations));
     if (scene_is_sim())
         tcase_add_loop_test(tcase, random_programs_stay_whole_whatever_call_fails, 0, PROGRAMS / (int)suite_lone_stride());
+    TCase *mix = suite_case(suite, "policies", 180);
+    tcase_add_checked_fixture(mix, scene_begin, scene_end);
+    if (scene_is_sim())
+        tcase_add_loop_test(mix, random_programs_stay_whole_whatever_the_policy_becomes, 0, 2 * COUNT(firm));
     return suite_run(suite);
 }

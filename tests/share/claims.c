@@ -22,6 +22,7 @@
 
 #include "include/weir_reserve.h"
 #include "include/weir_sleep.h"
+#include "lib/gpu/sim.h"
 #include "lib/gpu/slots.h"
 #include "share/control/ledger.h"
 #include "share/control/reserve.h"
@@ -179,6 +180,18 @@ START_TEST(largest_leave_free_stays_beside_all_claims)
 }
 END_TEST
 
+START_TEST(leave_free_is_the_claimants_own)
+{
+    weir *other = fixture_open("weir: 1\npools:\n  main: { devices: [0], leave_free: 128MiB }\n");
+    weir_reservation *r = NULL, *second = NULL;
+    ck_assert_int_eq(weir_reserve(other, 0, MIB(896), 0, NULL, &r), WEIR_OK);
+    weir_reservation_end(claim(MIB(128)));
+    refuses(MIB(129), WEIR_TIMEOUT);
+    ck_assert_int_eq(weir_reserve(other, 0, 1, 0, NULL, &second), WEIR_TIMEOUT);
+    weir_close(other);
+}
+END_TEST
+
 START_TEST(closing_the_weir_ends_its_claims)
 {
     claim(MIB(600));
@@ -220,6 +233,33 @@ START_TEST(memory_of_others_is_waited_for_and_missed_in_words)
     ck_assert_int_eq(weir_stream_free(stream, ptr), WEIR_OK);
     fixture_synchronize(stream);
     weir_close(other);
+}
+END_TEST
+
+START_TEST(free_memory_is_not_waited_for_where_the_system_may_have_more)
+{
+    weir_close(w);
+    fixture_machine("devices=2,os_managed=yes");
+    w = fixture_open(POLICY);
+    weir_stream *stream = fixture_stream(w, 0, NULL);
+    void *ptr = fixture_malloc(stream, MIB(704));
+    weir *other = fixture_open(POLICY);
+    weir_reservation *r = NULL;
+    ck_assert_int_eq(weir_reserve(other, 0, MIB(500), 0, NULL, &r), WEIR_OK);
+    ck_assert_uint_eq(all_claims(), MIB(500));
+    weir_close(other);
+    ck_assert_int_eq(weir_stream_free(stream, ptr), WEIR_OK);
+    fixture_synchronize(stream);
+}
+END_TEST
+
+START_TEST(driver_that_does_not_answer_is_told_of_and_leaves_no_claim)
+{
+    sim_fail("device_memory", 1, GPU_UNKNOWN);
+    says(refuses(MIB(500), WEIR_CUDA_ERROR), "the free memory of device 0");
+    sim_fail("device_memory", 0, 0);
+    ck_assert_uint_eq(all_claims(), 0);
+    weir_reservation_end(claim(MIB(500)));
 }
 END_TEST
 
@@ -489,6 +529,67 @@ START_TEST(process_that_stopped_while_it_claimed_is_told_of)
 }
 END_TEST
 
+START_TEST(claims_are_known_while_a_process_is_stopped_that_claims)
+{
+    uint64_t left = 0;
+    weir_reservation *r = claim(MIB(600));
+    int fd = gpu_slots_open(ledger, 0, geteuid());
+    ck_assert(gpu_slots_take(fd, SUMS));
+    ck_assert_uint_eq(weir__claimed(&w->devices[0], &left), MIB(600)); /* else an engine would take all of the device */
+    ck_assert_uint_eq(left, MIB(600));
+    ck_assert_uint_eq(all_claims(), MIB(600));
+    says(refuses(1, WEIR_TIMEOUT), "a process is stopped that was about to claim");
+    close(fd);
+    weir_reservation_end(r);
+}
+END_TEST
+
+/* How many descriptors of the ledger this process has. */
+static unsigned openings(void)
+{
+    char path[64], target[256];
+    unsigned count = 0;
+    for (int fd = 0; fd < 256; fd++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        ssize_t len = readlink(path, target, sizeof target - 1);
+        target[len > 0 ? len : 0] = '\0';
+        count += strcmp(target, ledger) == 0;
+    }
+    return count;
+}
+
+static void *look_at_claims(void *claimed)
+{
+    uint64_t left;
+    *(uint64_t *)claimed = weir__claimed(&w->devices[0], &left);
+    return NULL;
+}
+
+START_TEST(child_of_a_fork_has_no_part_in_a_look_at_the_claims)
+{
+    pthread_t thread;
+    uint64_t claimed = 0;
+    int status;
+    weir_reservation *r = claim(MIB(600));
+    int fd = gpu_slots_open(ledger, 0, geteuid());
+    ck_assert(gpu_slots_take(fd, SUMS)); /* so that the look takes a moment */
+    unsigned before = openings();
+    ck_assert_int_eq(pthread_create(&thread, NULL, look_at_claims, &claimed), 0);
+    while (openings() == before)
+        sched_yield();
+    pid_t child = fork();
+    if (child == 0)
+        _exit((int)openings()); /* that of this test alone */
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 1);
+    ck_assert_uint_eq(claimed, MIB(600));
+    close(fd);
+    weir_reservation_end(r);
+}
+END_TEST
+
 START_TEST(slots_that_are_all_taken_are_told_of)
 {
     weir_reservation_end(claim(1));
@@ -669,13 +770,15 @@ int main(void)
     TCase *tcase = suite_case(suite, "claims", 0);
     tcase_add_checked_fixture(tcase, begin, end);
     suite_add(tcase, claims_of_one_process_add_up_to_the_device_and_no_further, refusal_names_who_claims_and_what_is_left,
-              devices_have_claims_of_their_own, what_can_never_be_is_refused_at_once, largest_leave_free_stays_beside_all_claims,
+              devices_have_claims_of_their_own, what_can_never_be_is_refused_at_once, leave_free_is_the_claimants_own,
+              largest_leave_free_stays_beside_all_claims,
               closing_the_weir_ends_its_claims, own_memory_counts_as_part_of_the_claim, memory_of_others_is_waited_for_and_missed_in_words,
-              claim_waits_for_room_and_gets_it, kill_makes_room_at_once, child_of_a_fork_has_no_part_in_the_claim,
+              free_memory_is_not_waited_for_where_the_system_may_have_more, driver_that_does_not_answer_is_told_of_and_leaves_no_claim, claim_waits_for_room_and_gets_it, kill_makes_room_at_once, child_of_a_fork_has_no_part_in_the_claim,
               program_that_is_started_has_no_part_in_the_claim, threads_that_claim_at_once_never_have_more_than_the_device,
               place_that_others_can_write_to_is_refused, garbage_counts_nothing_and_is_overwritten, file_that_was_cut_loses_what_is_cut_and_no_more,
               file_that_was_removed_is_made_anew, mode_of_the_file_is_this_users_alone_whatever_the_umask,
-              process_that_stopped_while_it_claimed_is_told_of, slots_that_are_all_taken_are_told_of,
+              process_that_stopped_while_it_claimed_is_told_of, claims_are_known_while_a_process_is_stopped_that_claims,
+              child_of_a_fork_has_no_part_in_a_look_at_the_claims, slots_that_are_all_taken_are_told_of,
               claim_beyond_the_limit_of_files_is_refused_without_a_signal, full_disk_is_told_of_and_leaves_no_claim,
               place_that_is_too_long_is_named, claim_within_an_inherited_one_waits_for_its_own_memory_alone,
               place_of_claims_is_the_same_with_and_without_a_runtime_directory, claim_is_known_by_its_mark_as_long_as_somebody_has_it);

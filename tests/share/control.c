@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "include/weir_sleep.h"
 #include "lib/base/service.h"
 #include "lib/base/utf8.h"
 #include "lib/pool/left.h"
@@ -202,6 +203,44 @@ START_TEST(operator_may_trim_as_often_as_he_likes)
     for (unsigned i = 0; i < 2 * SHARE_GIVES_AT_ONCE; i++)
         scene_answer_to(trim("", 0));
     ck_assert_uint_eq(scene_figure("asks_received"), 0);
+}
+END_TEST
+
+static int refuse_sleep(void *data, weir_pool *pool, weir_sleep_moment moment, char *why, size_t len)
+{
+    (void)data, (void)pool;
+    snprintf(why, len, "a batch is under way");
+    return moment == WEIR_SLEEP_BEFORE;
+}
+
+START_TEST(operator_is_told_what_went_where_another_pool_refuses)
+{
+    struct wire_message question = { .type = WIRE_SLEEP, .u.sleep = { .deadline_ms = PATIENCE_MS } };
+    void *blocks[2];
+    unsigned id;
+    weir_stream_close(scene.stream);
+    weir_close(scene.w);
+    scene.w = fixture_open("weir: 1\ncontrol: true\ndefaults: { pool: a }\npools:\n  a: { devices: [0], backing: arena, cache: off }\n"
+                           "  b: { devices: [0], backing: arena, cache: off }\n");
+    scene.stream = fixture_stream(scene.w, 0, NULL);
+    for (int i = 0; i < 2; i++) {
+        weir_pool *pool = fixture_pool(scene.w, i ? "b" : "a", 0);
+        ck_assert_int_eq(weir_pool_malloc(pool, &blocks[i], MIB(64), weir_stream_handle(scene.stream)), WEIR_OK);
+        ck_assert_int_eq(weir_pool_yield(pool, 0, NULL), WEIR_OK);
+    }
+    for (int i = 0; i < 2; i++) { /* whichever comes first */
+        weir_pool *pool = fixture_pool(scene.w, i ? "b" : "a", 0);
+        ck_assert_int_eq(weir_sleep_hook_add(pool, refuse_sleep, NULL, NULL, &id), WEIR_OK);
+        scene_expect_denial(question, WEIR_BUSY, "64 MiB went; a hook of pool");
+        scene_expect_denial(question, WEIR_BUSY, "a batch is under way");
+        ck_assert_int_eq(weir_sleep_hook_remove(pool, id, NULL), WEIR_OK);
+        for (int other = 0; other < 2; other++) {
+            ck_assert_int_eq(weir_pool_wake(fixture_pool(scene.w, other ? "b" : "a", 0), 0, NULL, NULL), WEIR_OK);
+            ck_assert_int_eq(weir_pool_yield(fixture_pool(scene.w, other ? "b" : "a", 0), 0, NULL), WEIR_OK);
+        }
+    }
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(weir_stream_free(scene.stream, blocks[i]), WEIR_OK);
 }
 END_TEST
 
@@ -530,6 +569,7 @@ int main(void)
               neighbour_is_given_what_it_wants_and_counted, neighbour_is_not_given_what_is_kept, neighbour_on_another_gpu_is_told_so,
               who_asks_too_often_is_denied_until_later, operator_trims_one_pool_to_the_byte,
               operator_trims_every_pool_to_what_the_policy_keeps, operator_may_trim_as_often_as_he_likes,
+              operator_is_told_what_went_where_another_pool_refuses,
               unknown_pool_is_told_with_those_that_there_are, others_are_answered_while_memory_is_given, several_are_given_to_at_once,
               second_give_on_one_connection_is_denied_and_other_questions_are_not, what_is_pending_is_waited_for_until_the_deadline,
               give_ends_with_its_connection, weir_closes_during_a_give);

@@ -62,6 +62,28 @@ START_TEST(process_gives_what_it_has_yielded_itself_before_its_neighbours_do)
 }
 END_TEST
 
+START_TEST(claim_gets_what_a_neighbour_has_yielded)
+{
+    struct player *owner = enter_yielding("owner", 512), *asker = enter("asker");
+    stage_say(asker, "reserve 768MiB 100000");
+    check_holds(owner, 0);
+    take(asker, "b", 768);
+    stage_say(asker, "free b s; synchronize s; trim p; unreserve");
+    stage_say(owner, "wake p; check a 7 s");
+}
+END_TEST
+
+/* What the claimant has is part of the claim, yielded or not. */
+START_TEST(claimant_keeps_what_it_has_yielded_itself)
+{
+    struct player *owner = enter_yielding("owner", 512), *asker = enter_yielding("asker", 256);
+    stage_say(asker, "reserve 640MiB 100000");
+    check_holds(owner, 0);
+    ck_assert_uint_ge(yielded(asker), 256 * MIB);
+    stage_say(asker, "wake p; check a 7 s");
+}
+END_TEST
+
 START_TEST(memory_in_use_is_not_given)
 {
     struct player *owner = enter_yielding("owner", 512), *asker = enter_in_a_hurry("asker");
@@ -119,7 +141,8 @@ int main(void)
     Suite *suite = suite_create("yielded");
     TCase *tcase = stage_case(suite, "yielded");
     suite_add(tcase, neighbour_gets_what_is_yielded_and_the_owner_gets_it_back, idle_memory_of_any_neighbour_goes_before_what_is_yielded,
-              process_gives_what_it_has_yielded_itself_before_its_neighbours_do, memory_in_use_is_not_given, killed_asker_leaves_the_owner_whole,
+              process_gives_what_it_has_yielded_itself_before_its_neighbours_do, claim_gets_what_a_neighbour_has_yielded,
+              claimant_keeps_what_it_has_yielded_itself, memory_in_use_is_not_given, killed_asker_leaves_the_owner_whole,
               wake_that_meets_a_request_succeeds_or_makes_it_wait);
     tcase_add_loop_test(tcase, no_wake_fails_beside_a_neighbour_that_uses_nothing, 0, 2);
     return suite_run(suite);

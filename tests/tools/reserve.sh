@@ -64,6 +64,13 @@ check "wait_alone_exits_2" refused 2 --wait=60s
 check "wait_alone_is_told_what_it_is_for" says "$err" "--wait is for a claim: give --reserve=SIZE"
 check "leave_free_of_the_policy_is_kept" exits 2 run --gpu=sim -p good.yaml --reserve=900MiB true
 check "leave_free_of_the_policy_is_named" says "$err" "its leave_free: claim from 1 B to 896 MiB"
+policy apart.yaml <<YAML
+weir: 1
+defaults: { pool: work }
+pools: { work: { devices: [0] }, other: { devices: [1], leave_free: 128MiB } }
+YAML
+check "leave_free_of_another_device_does_not_count" exits 0 run --gpu=sim -p apart.yaml --reserve=1GiB true
+check "leave_free_of_the_claims_device_counts" exits 2 run --gpu=sim -p apart.yaml --device=1 --reserve=900MiB true
 check "initial_size_of_the_policy_is_not_made_for_the_claim" exits 0 run --gpu=sim -p good.yaml --reserve=896MiB true
 keyed() {
     WEIR_CONF='pools.work.leave_free=256MiB' exits 2 run --gpu=sim -p good.yaml --reserve=800MiB true && says "$err" "from 1 B to 768 MiB"
