@@ -127,8 +127,8 @@ struct claimed {
 
 /*
  * Of the child of a fork: claims in the name of its parent, and hands the claim over. The parent itself must not use the GPU, as that would
- * take memory for as long as the command runs. The policy's pools are not made, as they might take some; the leave_free of those on the device
- * counts. Which device is `local` is another matter in each process of the command, so pools there count for every device.
+ * take memory for as long as the command runs. The policy's pools are not made, as they might take some; the leave_free of those on the
+ * device counts. Which device is `local` depends on the process of the command, so `local` pools count for every device.
  */
 static _Noreturn void become_claimer(const struct command_call *call, uint64_t bytes, unsigned wait_ms, pid_t parent, int told)
 {

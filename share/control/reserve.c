@@ -214,8 +214,9 @@ static bool is_granted(struct weir__plea *plea)
 static weir_status end_of(const struct wish *wish, weir_error *error)
 {
     const struct weir__device *device = wish->plea.device;
-    return wish->code == GPU_SUCCESS ? WEIR_OK : weir__fail_gpu(error, device->w->gpu, wish->code, "the free memory of device %d, for a claim",
-                                                                device->index);
+    if (wish->code == GPU_SUCCESS)
+        return WEIR_OK;
+    return weir__fail_gpu(error, device->w->gpu, wish->code, "the free memory of device %d, for a claim", device->index);
 }
 
 static void prepare_nothing(struct weir__plea *plea)
@@ -234,7 +235,9 @@ static bool spend_nothing(struct weir__plea *plea)
 static weir_status await_memory(struct weir__device *device, uint64_t bytes, uint64_t deadline, weir_error *error)
 {
     struct wish wish = { .bytes = bytes, .claimed = UINT64_MAX };
-    wish.plea = (struct weir__plea){ .device = device, .prepare = prepare_nothing, .retry = is_granted, .spend = spend_nothing, .vain = &wish.vain };
+    wish.plea = (struct weir__plea){
+        .device = device, .prepare = prepare_nothing, .retry = is_granted, .spend = spend_nothing, .vain = &wish.vain
+    };
     uint64_t now, ask = 0, pause = ASK_FIRST;
     if (is_granted(&wish.plea)) /* all of it is free, so the pools need not have any of it */
         return end_of(&wish, error);

@@ -593,15 +593,17 @@ END_TEST
 
 /* The same under policies that change at any time, also while the pool sleeps, with a second device that has access or not. */
 static const char *const firm[] = {"", ", align: 2MiB", ", initial_size: 96MiB", ", align: 64KiB, release_threshold: auto", ", cache: off"};
-static const char *const loose[] = {"", ", peer_access: [1]", ", leave_free: 64MiB, keep: 32MiB", ", max_size: 128MiB", ", sleep: { retain: true }",
-                                    ", peer_access: all, reuse: { pending_max: 0 }", ", sleep: { contents: discard, on_wake: zero }"};
+static const char *const loose[] = {"", ", peer_access: [1]", ", leave_free: 64MiB, keep: 32MiB", ", max_size: 128MiB",
+                                    ", sleep: { retain: true }", ", peer_access: all, reuse: { pending_max: 0 }",
+                                    ", sleep: { contents: discard, on_wake: zero }"};
 static weir_pool *mixed;
-static gpu_stream lanes[2];                      /* on device 0 and on device 1 */
+static gpu_stream lanes[2];          /* on device 0 and on device 1 */
 static unsigned firm_key, loose_key; /* of the policy in force */
 
 static void write_mix(char *text, size_t len, unsigned how)
 {
-    snprintf(text, len, "weir: 1\nkeeper: true\ndefaults: { pool: main }\npools:\n  main: { backing: arena, devices: [0]%s%s, on_oom: { deadline: 10s } }\n"
+    snprintf(text, len, "weir: 1\nkeeper: true\ndefaults: { pool: main }\npools:\n"
+                        "  main: { backing: arena, devices: [0]%s%s, on_oom: { deadline: 10s } }\n"
                         "  far: { devices: [1] }\n",
              firm[firm_key], loose[how]);
 }

@@ -27,12 +27,12 @@ claimed() {
     echo "$wanted_text" | sed 's/^/ [0-9]* /' >patterns
     [ "$(grep -c . "$out")" -eq "$(grep -c . patterns)" ] && [ "$(grep -c -x -f patterns "$out")" -eq "$(grep -c . patterns)" ] || { cat "$out" "$err" && return 1; }
 }
-check "claim_is_shown_with_the_command_and_the_device" claimed "$user sh GPU-[0-9a-f]* 600 MiB" --reserve=600MiB sh -c "$claims"
-check "claim_of_a_command_with_a_path_has_its_name" claimed "$user sh GPU-[0-9a-f]* 600 MiB" --reserve=600MiB /bin/sh -c "$claims"
-check "claim_within_a_claim_adds_to_it" claimed "$user weir GPU-[0-9a-f]* 600 MiB
-$user sh GPU-[0-9a-f]* 424 MiB" --reserve=600MiB "$weir" run --gpu=sim --reserve=424MiB sh -c "$claims"
-check "other_device_has_claims_of_its_own" claimed "$user weir GPU-[0-9a-f]* 600 MiB
-$user sh GPU-[0-9a-f]* 600 MiB" --reserve=600MiB "$weir" run --gpu=sim --device=1 --reserve=600MiB sh -c "$claims"
+check "claim_is_shown_with_the_command_and_the_device" claimed "$user sh GPU-[0-9a-f]* 600 MiB 0 B" --reserve=600MiB sh -c "$claims"
+check "claim_of_a_command_with_a_path_has_its_name" claimed "$user sh GPU-[0-9a-f]* 600 MiB 0 B" --reserve=600MiB /bin/sh -c "$claims"
+check "claim_within_a_claim_adds_to_it" claimed "$user weir GPU-[0-9a-f]* 600 MiB 0 B
+$user sh GPU-[0-9a-f]* 424 MiB 0 B" --reserve=600MiB "$weir" run --gpu=sim --reserve=424MiB sh -c "$claims"
+check "other_device_has_claims_of_its_own" claimed "$user weir GPU-[0-9a-f]* 600 MiB 0 B
+$user sh GPU-[0-9a-f]* 600 MiB 0 B" --reserve=600MiB "$weir" run --gpu=sim --device=1 --reserve=600MiB sh -c "$claims"
 nothing_left() {
     exits 0 ps && says_not "$out" CLAIM
 }
@@ -103,9 +103,9 @@ kill -KILL "$holder"
 bury "$holder"
 heard
 check "killed_command_makes_room_for_the_one_that_waits" exits 0 ps
-check "the_one_that_waited_has_its_claim" row "$waiter" "$user" sh 'GPU-[0-9a-f]+' '500 MiB'
+check "the_one_that_waited_has_its_claim" row "$waiter" "$user" sh 'GPU-[0-9a-f]+' '500 MiB' '0 B'
 says_one() {
-    [ "$(grep -c 'MiB$' "$out")" -eq 1 ]
+    [ "$(grep -c 'MiB *0 B$' "$out")" -eq 1 ]
 }
 check "and_the_killed_one_has_none" says_one
 kill -KILL "$waiter"
