@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/base/error.h"
@@ -14,6 +15,7 @@
 #include "share/wire/query.h"
 
 #define PATIENCE_MS 30000 /* for one page: the service thread of the sender may be giving memory back */
+#define BUSY_PAUSE (2 * GPU_MILLISECOND)
 #define TRIES 2           /* as a call of the driver may fail once */
 
 weir_status share_window_tell(weir *w, int device, weir_error *error, struct share_window *there)
@@ -73,6 +75,17 @@ static int give_access(weir_pool *pool, void *range, uint64_t bytes)
     return pool->w->gpu->page_set_access(range, bytes, devices, count);
 }
 
+/* Asks for one page. A sender to whom as many receivers are connected as it takes is asked again until the time is up. */
+static void ask(struct share_query *query)
+{
+    uint64_t deadline = share_deadline(PATIENCE_MS);
+    share_queries_run(query, 1, deadline);
+    while (query->status == WEIR_BUSY && query->pool_fd < 0 && weir__service_now() < deadline) {
+        nanosleep(&(struct timespec){.tv_nsec = BUSY_PAUSE}, NULL);
+        share_queries_run(query, 1, deadline);
+    }
+}
+
 /* Maps all pages, and sets *mapped to their bytes. */
 static weir_status map_pages(weir_pool *pool, const struct share_window *there, weir_error *error, char *range, uint64_t *mapped)
 {
@@ -83,7 +96,7 @@ static weir_status map_pages(weir_pool *pool, const struct share_window *there, 
     for (*mapped = 0; code == GPU_SUCCESS && *mapped < window->bytes; *mapped += code == GPU_SUCCESS ? bytes : 0) {
         struct share_query query = {.path = there->path, .take = take_size, .data = &bytes};
         query.question = (struct wire_message){.type = WIRE_PAGE, .u.page = {window->address, window->bytes, window->number, *mapped}};
-        share_queries_run(&query, 1, share_deadline(PATIENCE_MS));
+        ask(&query);
         if (query.status == WEIR_OK)
             code = map_page(gpu, pool->device->index, query.pool_fd, bytes, range + *mapped, window->bytes - *mapped);
         if (query.pool_fd >= 0)
