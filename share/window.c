@@ -10,6 +10,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/format.h"
+#include "share/base/forked.h"
 #include "share/base/wait.h"
 #include "share/control/control.h"
 #include "share/wire/query.h"
@@ -75,6 +76,19 @@ static int give_access(weir_pool *pool, void *range, uint64_t bytes)
     return pool->w->gpu->page_set_access(range, bytes, devices, count);
 }
 
+/* A page that is on its way. The child of a fork would keep its memory for as long as it lives, which the sender could never have again. */
+struct transit {
+    struct share_forked forked;
+    struct share_query query;
+};
+
+static void close_in_child(struct share_forked *forked)
+{
+    const struct transit *transit = (struct transit *)((char *)forked - offsetof(struct transit, forked));
+    if (transit->query.pool_fd >= 0)
+        close(transit->query.pool_fd);
+}
+
 /* Asks for one page. A sender to whom as many receivers are connected as it takes is asked again until the time is up. */
 static void ask(struct share_query *query)
 {
@@ -94,16 +108,23 @@ static weir_status map_pages(weir_pool *pool, const struct share_window *there, 
     uint64_t bytes = 0;
     int code = GPU_SUCCESS;
     for (*mapped = 0; code == GPU_SUCCESS && *mapped < window->bytes; *mapped += code == GPU_SUCCESS ? bytes : 0) {
-        struct share_query query = {.path = there->path, .take = take_size, .data = &bytes};
-        query.question = (struct wire_message){.type = WIRE_PAGE, .u.page = {window->address, window->bytes, window->number, *mapped}};
-        ask(&query);
-        if (query.status == WEIR_OK)
-            code = map_page(gpu, pool->device->index, query.pool_fd, bytes, range + *mapped, window->bytes - *mapped);
-        if (query.pool_fd >= 0)
-            close(query.pool_fd);
-        if (query.status != WEIR_OK)
-            return weir__fail(error, query.status, "a tensor of process %d was not received: %s%s", query.pid, query.text,
-                              query.status == WEIR_PROTOCOL ? "; or no descriptor is left here: raise `ulimit -n`" : "");
+        struct transit transit = {.query = {.path = there->path, .take = take_size, .data = &bytes, .pool_fd = -1}};
+        struct share_query *query = &transit.query;
+        query->question = (struct wire_message){.type = WIRE_PAGE, .u.page = {window->address, window->bytes, window->number, *mapped}};
+        share_forked_hold();
+        share_forked_add(&transit.forked, close_in_child);
+        share_forked_release();
+        ask(query);
+        if (query->status == WEIR_OK)
+            code = map_page(gpu, pool->device->index, query->pool_fd, bytes, range + *mapped, window->bytes - *mapped);
+        share_forked_hold();
+        share_forked_remove(&transit.forked);
+        if (query->pool_fd >= 0)
+            close(query->pool_fd);
+        share_forked_release();
+        if (query->status != WEIR_OK)
+            return weir__fail(error, query->status, "a tensor of process %d was not received: %s%s", query->pid, query->text,
+                              query->status == WEIR_PROTOCOL ? "; or no descriptor is left here: raise `ulimit -n`" : "");
     }
     if (code == GPU_SUCCESS)
         code = give_access(pool, range, window->bytes);

@@ -108,8 +108,10 @@ static void answer_with(int fd, enum lie lie, const struct share_window *window)
     unsigned char bytes[WIRE_SIZE_MAX] = "noise";
     weir_error error = WEIR_ERROR_INIT;
     uint64_t size = 0;
-    int page;
-    ck_assert_int_eq(weir__window_page(&window->window, 0, 0, &error, &page, &size), WEIR_OK);
+    int page, borrowed;
+    ck_assert_int_eq(weir__window_page(&window->window, 0, 0, &error, &borrowed, &size), WEIR_OK);
+    page = dup(borrowed);
+    weir__window_page_end(borrowed);
     if (lie == ANOTHER_FILE || lie == NOTHING_OF_A_FILE) {
         close(page);
         page = lie == ANOTHER_FILE ? open("/dev/null", O_RDWR | O_CLOEXEC) : memfd_create("empty", MFD_CLOEXEC);
