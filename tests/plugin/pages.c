@@ -276,7 +276,7 @@ START_TEST(child_of_a_fork_has_no_page_that_is_on_its_way)
     for (int i = 0; i < 40; i++)
         many[i] = scene_send(0, 33 * MIB, i);
     ck_assert_int_eq(pthread_create(&thread, NULL, receive_own, NULL), 0);
-    for (unsigned round = suite_rounds(400, 4000); round; round--) {
+    for (unsigned round = suite_rounds(100, 4000); round; round--) {
         pid_t child = fork();
         if (child == 0)
             _exit(count_page_fds());
