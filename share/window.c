@@ -5,15 +5,18 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/base/error.h"
 #include "lib/base/format.h"
+#include "share/base/forked.h"
 #include "share/base/wait.h"
 #include "share/control/control.h"
 #include "share/wire/query.h"
 
 #define PATIENCE_MS 30000 /* for one page: the service thread of the sender may be giving memory back */
+#define BUSY_PAUSE (2 * GPU_MILLISECOND)
 #define TRIES 2           /* as a call of the driver may fail once */
 
 weir_status share_window_tell(weir *w, int device, weir_error *error, struct share_window *there)
@@ -73,6 +76,30 @@ static int give_access(weir_pool *pool, void *range, uint64_t bytes)
     return pool->w->gpu->page_set_access(range, bytes, devices, count);
 }
 
+/* A page that is on its way. The child of a fork would keep its memory for as long as it lives, which the sender could never have again. */
+struct transit {
+    struct share_forked forked;
+    struct share_query query;
+};
+
+static void close_in_child(struct share_forked *forked)
+{
+    const struct transit *transit = (struct transit *)((char *)forked - offsetof(struct transit, forked));
+    if (transit->query.pool_fd >= 0)
+        close(transit->query.pool_fd);
+}
+
+/* Asks for one page. A sender to whom as many receivers are connected as it takes is asked again until the time is up. */
+static void ask(struct share_query *query)
+{
+    uint64_t deadline = share_deadline(PATIENCE_MS);
+    share_queries_run(query, 1, deadline);
+    while (query->status == WEIR_BUSY && query->pool_fd < 0 && weir__service_now() < deadline) {
+        nanosleep(&(struct timespec){.tv_nsec = BUSY_PAUSE}, NULL);
+        share_queries_run(query, 1, deadline);
+    }
+}
+
 /* Maps all pages, and sets *mapped to their bytes. */
 static weir_status map_pages(weir_pool *pool, const struct share_window *there, weir_error *error, char *range, uint64_t *mapped)
 {
@@ -81,16 +108,23 @@ static weir_status map_pages(weir_pool *pool, const struct share_window *there, 
     uint64_t bytes = 0;
     int code = GPU_SUCCESS;
     for (*mapped = 0; code == GPU_SUCCESS && *mapped < window->bytes; *mapped += code == GPU_SUCCESS ? bytes : 0) {
-        struct share_query query = {.path = there->path, .take = take_size, .data = &bytes};
-        query.question = (struct wire_message){.type = WIRE_PAGE, .u.page = {window->address, window->bytes, window->number, *mapped}};
-        share_queries_run(&query, 1, share_deadline(PATIENCE_MS));
-        if (query.status == WEIR_OK)
-            code = map_page(gpu, pool->device->index, query.pool_fd, bytes, range + *mapped, window->bytes - *mapped);
-        if (query.pool_fd >= 0)
-            close(query.pool_fd);
-        if (query.status != WEIR_OK)
-            return weir__fail(error, query.status, "a tensor of process %d was not received: %s%s", query.pid, query.text,
-                              query.status == WEIR_PROTOCOL ? "; or no descriptor is left here: raise `ulimit -n`" : "");
+        struct transit transit = {.query = {.path = there->path, .take = take_size, .data = &bytes, .pool_fd = -1}};
+        struct share_query *query = &transit.query;
+        query->question = (struct wire_message){.type = WIRE_PAGE, .u.page = {window->address, window->bytes, window->number, *mapped}};
+        share_forked_hold();
+        share_forked_add(&transit.forked, close_in_child);
+        share_forked_release();
+        ask(query);
+        if (query->status == WEIR_OK)
+            code = map_page(gpu, pool->device->index, query->pool_fd, bytes, range + *mapped, window->bytes - *mapped);
+        share_forked_hold();
+        share_forked_remove(&transit.forked);
+        if (query->pool_fd >= 0)
+            close(query->pool_fd);
+        share_forked_release();
+        if (query->status != WEIR_OK)
+            return weir__fail(error, query->status, "a tensor of process %d was not received: %s%s", query->pid, query->text,
+                              query->status == WEIR_PROTOCOL ? "; or no descriptor is left here: raise `ulimit -n`" : "");
     }
     if (code == GPU_SUCCESS)
         code = give_access(pool, range, window->bytes);

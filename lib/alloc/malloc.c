@@ -34,6 +34,10 @@ static weir_status ask_for_graph(struct weir__request *request, void **ptr)
     const struct gpu *gpu = pool->w->gpu;
     const struct weir__backing *native = &pool->native.backing;
     void *base;
+    if (weir__pool_is_shut(pool)) {
+        request->code = WEIR__SERVE_ASLEEP;
+        return weir__request_fail(request, "");
+    }
     weir__cuda_begin(&pool->native);
     int code = gpu->malloc_async(&base, weir__cuda_wide(native, request->asked), request->small ? pool->native.small : pool->native.handle,
                                  request->stream);

@@ -141,8 +141,8 @@ static void tell(struct told *told)
 {
     if (told->is_asleep)
         return;
+    change(told->pool, WEIR__NAP_COPYING, WEIR__NAP_YIELDED); /* first, as a hook may throw here too */
     call_after(told->pool, true, told->end);
-    change(told->pool, WEIR__NAP_COPYING, WEIR__NAP_YIELDED);
 }
 
 /* Falling asleep ----------------------------------------------------------------------------------------------------------------------- */
@@ -360,6 +360,20 @@ uint64_t weir__yielded_bytes(const weir_pool *pool)
     return has_memory ? weir__pool_figure(pool, GPU_POOL_RESERVED) : 0;
 }
 
+/* Begins code that runs hooks for others. Requests that these make begin no recovery: one that is under way would be waited for, and on
+   Weir's own thread neighbours would wait for it. none: stands for the request of that thread, which has none. leave_hooks() must follow. */
+static const struct weir__request *enter_hooks(const struct weir__request *none)
+{
+    const struct weir__request *former = weir__in_callback;
+    weir__in_callback = former ? former : none;
+    return former;
+}
+
+static void leave_hooks(const struct weir__request **former)
+{
+    weir__in_callback = *former;
+}
+
 /* Takes the lock if no other thread has it. *lock: NULL if it is not taken. */
 static weir_status try_lock(weir_pool *pool, weir_error *error, pthread_mutex_t **lock)
 {
@@ -371,6 +385,9 @@ static weir_status try_lock(weir_pool *pool, weir_error *error, pthread_mutex_t 
 
 weir_status weir__yielded_take(weir_pool *pool, uint64_t deadline, weir_error *error, uint64_t *given)
 {
+    WEIR__CALL;
+    const struct weir__request none = {.pool = pool, .stream = (gpu_stream)pool}; /* no stream has this handle */
+    const struct weir__request *former __attribute__((cleanup(leave_hooks), unused)) = enter_hooks(&none);
     pthread_mutex_t *lock __attribute__((cleanup(unlock)));
     weir_status status = try_lock(pool, error, &lock);
     uint64_t bytes = 0;
@@ -467,6 +484,9 @@ weir_status weir_pool_wake(weir_pool *pool, unsigned timeout_ms, weir_error *err
 
 weir_status weir__yielded_return(weir_pool *pool, weir_error *error)
 {
+    WEIR__CALL;
+    const struct weir__request none = {.pool = pool, .stream = (gpu_stream)pool}; /* no stream has this handle */
+    const struct weir__request *former __attribute__((cleanup(leave_hooks), unused)) = enter_hooks(&none);
     pthread_mutex_t *lock __attribute__((cleanup(unlock)));
     weir_status status = try_lock(pool, error, &lock);
     bool is_kept = true;

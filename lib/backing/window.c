@@ -37,20 +37,37 @@ static void close_kept(unsigned i)
     kept[i].backing = NULL;
 }
 
-/* Runs in the child of a fork, where they would keep the memory of pages that the parent releases. */
-static void close_all_kept(void)
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void in_parent(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* In the child of a fork they would keep the memory of pages that the parent releases. */
+static void in_child(void)
 {
     for (unsigned i = 0; i < KEPT; i++)
         close_kept(i);
+    pthread_mutex_unlock(&lock);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, in_parent, in_child);
 }
 
 static void take_lock(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
     pthread_mutex_lock(&lock);
     if (last_number)
         return;
     weir__table_init(&blocks);
-    pthread_atfork(NULL, NULL, close_all_kept);
     if (getrandom(&last_number, sizeof last_number, GRND_NONBLOCK) != (ssize_t)sizeof last_number || !last_number)
         last_number = (uint64_t)(uintptr_t)&last_number;
 }
@@ -164,8 +181,15 @@ weir_status weir__window_page(const struct weir__window *window, uint64_t offset
 {
     take_lock();
     weir_status status = find_and_export(window, offset, pid, error, fd, bytes);
-    pthread_mutex_unlock(&lock);
+    if (status != WEIR_OK)
+        pthread_mutex_unlock(&lock);
     return status;
+}
+
+void weir__window_page_end(int fd)
+{
+    close(fd);
+    pthread_mutex_unlock(&lock);
 }
 
 size_t weir__window_blocks(const struct weir__backing *backing, int *pid)

@@ -8,7 +8,8 @@
  * arena with shared blocks does not sleep.
  *
  * The process has one table of shared blocks, guarded by the lock of window.c. That lock is held while a page is exported, so that no block
- * in it is freed meanwhile. Any thread may call these functions; the child of a fork must not.
+ * in it is freed meanwhile, and over fork(), so that the child finds all descriptors of pages and closes them. Any thread may call these
+ * functions; the child of a fork must not.
  */
 #ifndef WEIR_LIB_WINDOW_H
 #define WEIR_LIB_WINDOW_H
@@ -28,10 +29,12 @@ weir_status weir__window_share(struct weir__backing *backing, const void *ptr, s
 /* Ends that, before the block is freed. Does nothing if the block is not shared, or not the backing's. */
 void weir__window_unshare(struct weir__backing *backing, const void *ptr, size_t size);
 
-/* Exports the page that begins `offset` bytes behind the window's address to the process `pid`: *fd gets a descriptor, which is the caller's,
-   and *bytes the size of the page. Returns WEIR_GONE (the window does not exist any more), WEIR_INVALID (no page begins there) or the status
+/* Exports the page that begins `offset` bytes behind the window's address to the process `pid`: *fd gets a descriptor, and *bytes the size
+   of the page. After WEIR_OK weir__window_page_end() must follow soon, with that descriptor: until then the lock is held. Returns WEIR_GONE (the window does not exist any more), WEIR_INVALID (no page begins there) or the status
    of the GPU's code. Call it in relaxed capture mode. */
 weir_status weir__window_page(const struct weir__window *window, uint64_t offset, int pid, weir_error *error, int *fd, uint64_t *bytes);
+
+void weir__window_page_end(int fd);
 
 /* Forgets what is kept of a page, which is about to be released. */
 void weir__window_forget(const struct weir__backing *backing, gpu_page page);

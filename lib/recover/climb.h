@@ -53,6 +53,8 @@ bool weir__climb_gather_alone(struct weir__climb *climb, void **ptr);
    since the wait rung began. Returns whether the request is served. */
 bool weir__climb_wait_again(struct weir__climb *climb, void **ptr);
 
+/* Returns the bytes that the request may have of this weir's yielded pools on the device, beside their idle memory. */
+uint64_t weir__climb_yielded(const struct weir__climb *climb);
 /* Puts pools of this weir that the program has yielded to sleep, one after the other, and tries again after each: the last source of memory.
    Returns whether the request is served. */
 bool weir__climb_spend(struct weir__climb *climb, void **ptr);

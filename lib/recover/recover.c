@@ -237,6 +237,13 @@ static void give_up_turn(struct weir__climb **climb)
     end_recovery(&(*climb)->device->recovery, *climb, false, WEIR_RUNG_FLUSH);
 }
 
+/* Returns whether the request may fit once all yielded pools sleep: none is put to sleep in vain. */
+static bool is_yielded_enough(const struct weir__climb *climb)
+{
+    uint64_t there = weir__device_obtainable(climb->device), needed = weir__pool_needs(climb->request->pool, climb->request->asked);
+    return there >= needed || needed - there <= weir__climb_yielded(climb);
+}
+
 /* Climbs the whole ladder. Returns whether the request is served. */
 static bool climb_ladder(struct weir__climb *climb, void **ptr)
 {
@@ -254,7 +261,7 @@ static bool climb_ladder(struct weir__climb *climb, void **ptr)
     struct weir__climb *turn __attribute__((cleanup(give_up_turn))) = climb;
     weir__request_note_wait(climb->request);
     rescued = climb_rounds(climb, &rung, ptr);
-    if (!rescued && (weir__climb_spend(climb, ptr) || try_last(climb, ptr))) {
+    if (!rescued && ((is_yielded_enough(climb) && weir__climb_spend(climb, ptr)) || try_last(climb, ptr))) {
         rescued = true;
         rung = WEIR_RUNG_TRIM; /* counts as a trim, which CUDA itself has done, or of a pool that went to sleep */
     }

@@ -15,12 +15,14 @@
 struct weir__plea {
     struct weir__device *device;
     uint64_t size;        /* bytes that the request needs */
+    uint64_t yielded;     /* bytes that spend() can find beside idle memory */
     uint64_t time_left;   /* nanoseconds */
     uint64_t gave;        /* out: bytes that neighbours gave */
     char note[256];       /* out: a note for the report, or "" */
     struct weir__vain *vain; /* what the asker knows of its last plea */
     void (*prepare)(struct weir__plea *plea); /* call it before each retry, best while a neighbour gives memory, as it can take long */
-    /* Called before neighbours are asked for what they have yielded: the process gives what it has yielded itself. Returns as retry(). */
+    /* Called once nothing idle is left, before neighbours are asked for what they have yielded: the process gives what it has yielded
+       itself. Returns as retry(). */
     bool (*spend)(struct weir__plea *plea);
     bool (*retry)(struct weir__plea *plea); /* true: the request is served, or can never be: ask no other neighbour */
 };

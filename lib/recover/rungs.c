@@ -377,10 +377,20 @@ static uint64_t spend(const struct weir__climb *climb, weir_pool *pool)
     return gave;
 }
 
+uint64_t weir__climb_yielded(const struct weir__climb *climb)
+{
+    uint64_t bytes = 0;
+    if (climb->request->at_cap || climb->request->pool->native.is_host || !weir__climb_has_step(climb, WEIR_RUNG_TRIM))
+        return 0;
+    for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool))
+        bytes += weir__less(weir__yielded_bytes(pool), weir__pool_idle(pool));
+    return bytes;
+}
+
 bool weir__climb_spend(struct weir__climb *climb, void **ptr)
 {
     bool is_served = false;
-    if (climb->request->at_cap || climb->request->pool->native.is_host || !weir__climb_has_step(climb, WEIR_RUNG_TRIM))
+    if (!weir__climb_yielded(climb))
         return false;
     for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool)) {
         if (is_served || weir__climb_is_over(climb) || weir__climb_is_late(climb) || !weir__yielded_bytes(pool))
@@ -425,6 +435,7 @@ static bool spend_for_plea(struct weir__plea *plea)
 {
     struct neighbours *neighbours = neighbours_of(plea);
     neighbours->rescued = weir__climb_spend(neighbours->climb, neighbours->ptr);
+    plea->yielded = weir__climb_yielded(neighbours->climb);
     return neighbours->rescued || weir__climb_is_over(neighbours->climb);
 }
 
@@ -435,6 +446,7 @@ static bool rung_neighbours(struct weir__climb *climb, void **ptr)
     struct neighbours neighbours = { .climb = climb, .ptr = ptr };
     neighbours.plea = (struct weir__plea){ .device = climb->device };
     neighbours.plea.size = weir__pool_needs(climb->request->pool, climb->request->asked);
+    neighbours.plea.yielded = weir__climb_yielded(climb);
     neighbours.plea.prepare = prepare_plea;
     neighbours.plea.spend = spend_for_plea;
     neighbours.plea.retry = retry_plea;

@@ -207,8 +207,9 @@ static bool work_on(struct weir__give *give, struct weir__device *device)
     give->has_more = seen && trim_device(give, device);
     if (is_enough(give) || is_late(give))
         return true;
+    /* Once there is nothing more, as a hook refuses, say, the hooks are not called again and again while frees are waited for. */
     if (!give->has_more && give->request.takes_yielded)
-        give->has_more = take_yielded(give, device);
+        give->request.takes_yielded = give->has_more = take_yielded(give, device);
     if (give->has_more)
         return false;
     if (give->stage == STAGE_PENDING)

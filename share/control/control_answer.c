@@ -309,7 +309,7 @@ static void answer_page(struct share_asker *asker, const struct wire_message *qu
         return;
     }
     asker->is_over = asker->is_over || share_connection_send(&asker->connection, &message, fd) != SHARE_DONE;
-    close(fd);
+    weir__window_page_end(fd);
 }
 
 /* Questions ---------------------------------------------------------------------------------------------------------------------------- */

@@ -223,7 +223,7 @@ static bool look(struct rescue *rescue)
     uint64_t before = rescue->picture;
     find(rescue);
     survey(rescue, false);
-    if (offered(rescue) < missing(rescue))
+    if (offered(rescue) + rescue->plea->yielded < missing(rescue))
         survey(rescue, true);
     rescue->extra = 0;
     rescue->flags = 0;
@@ -297,10 +297,10 @@ static bool ask(struct rescue *rescue, struct neighbour *neighbour, uint64_t tim
     return bytes >= wanted;
 }
 
-/* Nothing idle is left: from now on neighbours are asked for what they have yielded. Returns whether there is any. */
+/* Nothing idle is left: from now on neighbours are asked for what they have yielded, after this process. Returns whether there is any. */
 static bool turn_to_yielded(struct rescue *rescue)
 {
-    uint64_t all = 0;
+    uint64_t all = rescue->plea->yielded;
     rescue->flags = WIRE_TAKE;
     for (size_t i = 0; i < rescue->count; i++) {
         struct neighbour *neighbour = &rescue->neighbours[i];
@@ -360,7 +360,7 @@ static void look_and_ask(struct rescue *rescue)
         bool is_news = look(rescue);
         if (!rescue->count || is_known_vain(rescue) || (is_news && help_oneself(rescue)))
             return;
-        if (offered(rescue) >= missing(rescue) && ask_all(rescue))
+        if (offered(rescue) + rescue->plea->yielded >= missing(rescue) && ask_all(rescue))
             return;
         alike = is_news ? 1 : alike + 1;
         if (weir__service_now() + LOOK_PAUSE >= rescue->deadline)

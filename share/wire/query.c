@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
+#include "share/base/forked.h"
 #include "share/base/wait.h"
 #include "share/wire/query.h"
 
@@ -151,7 +152,11 @@ static void drain(struct share_query *query)
     for (int taken = 0; taken < DRAIN_MAX && !query->is_over && query->fd >= 0; taken++) {
         unsigned char bytes[WIRE_SIZE_MAX];
         size_t len;
+        if (passed) /* a child of a fork finds the descriptor either in the socket or in the query */
+            share_forked_hold();
         enum share_io io = share_receive(query->fd, bytes, sizeof bytes, &len, passed);
+        if (passed)
+            share_forked_release();
         if (io == SHARE_AGAIN)
             return;
         if (io == SHARE_DONE)

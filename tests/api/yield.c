@@ -248,6 +248,21 @@ START_TEST(policy_without_trim_leaves_what_is_yielded_alone)
 }
 END_TEST
 
+/* Of the largest request that the device could ever serve. */
+START_TEST(request_in_vain_leaves_what_is_yielded_alone)
+{
+    void *ptr;
+    open_pools();
+    void *live = scene_pool_malloc(other, 512 * MIB, weir_stream_handle(s));
+    yield(0);
+    ck_assert_int_eq((weir_pool_malloc)(other, &ptr, scene.memory - 256 * MIB, weir_stream_handle(s)), WEIR_OUT_OF_MEMORY);
+    expect_yielded(false);
+    scene_free_on(weir_stream_handle(s), live);
+    ck_assert(wake());
+    free_blocks();
+}
+END_TEST
+
 static uint64_t give(uint64_t wanted, bool takes_yielded)
 {
     struct weir__give_request request = {.keep = WEIR__GIVE_POLICY_KEEP, .wanted = wanted, .is_neighbour = true, .takes_yielded = takes_yielded};
@@ -410,6 +425,94 @@ START_TEST(hook_that_refuses_keeps_the_memory_yielded)
 }
 END_TEST
 
+static int count_before;
+
+/* Refuses, and asks for memory that nobody has. */
+static int refuse_and_ask(void *data, weir_pool *pool, weir_sleep_moment moment, char *why, size_t len)
+{
+    void *ptr;
+    (void)pool;
+    if (moment != WEIR_SLEEP_BEFORE)
+        return 0;
+    count_before++;
+    if (data)
+        ck_assert_int_eq((weir_pool_malloc)(other, &ptr, too_much(), NULL), WEIR_OUT_OF_MEMORY);
+    snprintf(why, len, "never");
+    return 1;
+}
+
+START_TEST(hook_that_a_neighbour_has_called_begins_no_recovery)
+{
+    unsigned id;
+    open_pools();
+    scene_ok(weir_sleep_hook_add(scene.pool, refuse_and_ask, &id, NULL, &id), "a hook");
+    yield(0);
+    uint64_t before = scene_device_stats(0).recoveries;
+    ck_assert_uint_eq(give(UINT64_MAX, true), 0);
+    ck_assert_int_ge(count_before, 1);
+    ck_assert_uint_eq(scene_device_stats(0).recoveries, before);
+    ck_assert(wake());
+    expect_contents();
+    free_blocks();
+}
+END_TEST
+
+/* Although the giver looks again and again whether that memory comes free. */
+START_TEST(hook_that_refuses_is_asked_once_while_freed_memory_is_waited_for)
+{
+    unsigned id;
+    open_pools();
+    void *ptr = scene_pool_malloc(other, 64 * MIB, weir_stream_handle(s));
+    scene_delay(weir_stream_handle(s), 50);
+    scene_free(s, ptr);
+    scene_ok(weir_sleep_hook_add(scene.pool, refuse_and_ask, NULL, NULL, &id), "a hook");
+    yield(0);
+    give(UINT64_MAX, true);
+    ck_assert_msg(count_before <= 2, "%d times", count_before);
+    ck_assert(wake());
+    expect_contents();
+    free_blocks();
+}
+END_TEST
+
+/* A hook that ends its thread once the pool stays awake after all. */
+static int end_thread(void *data, weir_pool *pool, weir_sleep_moment moment, char *why, size_t len)
+{
+    (void)pool, (void)why, (void)len;
+    if (moment == WEIR_SLEEP_AFTER && !atomic_exchange((atomic_bool *)data, true))
+        pthread_exit(NULL);
+    return 0;
+}
+
+static void *need_in_vain(void *data)
+{
+    uint64_t given = 0;
+    enum gpu_capture_mode mode = weir__relaxed_begin(scene.gpu);
+    ck_assert_int_eq(weir__yielded_take(scene.pool, scene.gpu->now(), NULL, &given), WEIR_BUSY);
+    weir__relaxed_end(scene.gpu, mode);
+    return data;
+}
+
+START_TEST(hook_that_ends_its_thread_leaves_the_pool_yielded)
+{
+    unsigned ids[2];
+    atomic_bool has_ended = false;
+    pthread_t thread;
+    open_pools();
+    scene_ok(weir_sleep_hook_add(scene.pool, end_thread, &has_ended, NULL, &ids[0]), "a hook");
+    scene_ok(weir_sleep_hook_add(scene.pool, refuse_and_ask, NULL, NULL, &ids[1]), "a hook");
+    yield(0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, need_in_vain, NULL), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert(has_ended);
+    scene_ok(weir_sleep_hook_remove(scene.pool, ids[1], NULL), "a hook");
+    scene_free_on(weir_stream_handle(s), need());
+    ck_assert(wake());
+    expect_contents();
+    free_blocks();
+}
+END_TEST
+
 /* Captures, kernels, ends ------------------------------------------------------------------------------------------------------------------ */
 
 START_TEST(capture_keeps_the_memory_yielded)
@@ -428,6 +531,21 @@ START_TEST(capture_keeps_the_memory_yielded)
     scene_free_on(weir_stream_handle(s), ptr);
     ck_assert(wake());
     expect_contents();
+    free_blocks();
+}
+END_TEST
+
+START_TEST(capture_gets_nothing_from_what_is_yielded)
+{
+    size_t nodes;
+    void *ptr;
+    open_pools();
+    weir_stream *captured = scene_create(NULL);
+    yield(0);
+    ck_assert_int_eq(scene.gpu->capture_begin(weir_stream_handle(captured), GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
+    ck_assert_int_eq(weir_stream_malloc(captured, &ptr, 512), WEIR_BUSY);
+    ck_assert_int_eq(scene.gpu->capture_end(weir_stream_handle(captured), &nodes), GPU_SUCCESS);
+    ck_assert(wake());
     free_blocks();
 }
 END_TEST
@@ -642,7 +760,9 @@ int main(void)
               policy_without_trim_leaves_what_is_yielded_alone, neighbour_gets_what_is_yielded_only_if_it_asks_for_that,
               operator_can_have_only_what_is_yielded, return_without_memory_leaves_the_pool_asleep, hooks_are_told_when_somebody_takes_the_memory,
               hook_that_refuses_keeps_the_memory_yielded, capture_keeps_the_memory_yielded, work_from_before_the_yield_is_waited_for,
-              owner_yields_and_wakes_beside_threads_that_take);
+              owner_yields_and_wakes_beside_threads_that_take, request_in_vain_leaves_what_is_yielded_alone,
+              hook_that_a_neighbour_has_called_begins_no_recovery, hook_that_refuses_is_asked_once_while_freed_memory_is_waited_for,
+              hook_that_ends_its_thread_leaves_the_pool_yielded, capture_gets_nothing_from_what_is_yielded);
     tcase_add_loop_test(tcase, request_of_another_pool_gets_what_is_yielded, 0, 2);
     tcase_add_loop_test(tcase, reload_sleep_and_close_of_what_is_yielded, 0, 6);
     tcase_add_loop_test(tcase, wake_recalls_the_thread_that_takes_the_memory, 0, 3);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Tensors that go to another process: what the sender shares, what the receiver maps, and what is left when either dies. */
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -249,6 +251,47 @@ START_TEST(descriptors_that_are_kept_are_few_and_hold_no_memory)
 }
 END_TEST
 
+static struct tensor many[40];
+static atomic_bool is_enough;
+
+/* This process asks for what it has sent: more pages than it keeps descriptors of, so that each is exported anew. None is imported, as the
+   simulator would keep a descriptor of its own. */
+static void *receive_own(void *data)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_torch_received *received;
+    void *ptr;
+    for (size_t i = 0; !atomic_load(&is_enough); i = (i + 1) % (sizeof many / sizeof *many)) {
+        sim_fail("page_import", 1, GPU_UNKNOWN);
+        ck_assert_int_eq(weir_torch_receive(0, &many[i].handle, sizeof many[i].handle, &error, &received, &ptr), WEIR_CUDA_ERROR);
+        weir_error_clear(&error);
+    }
+    return data;
+}
+
+START_TEST(child_of_a_fork_has_no_page_that_is_on_its_way)
+{
+    pthread_t thread;
+    int status, with_pages = 0;
+    for (int i = 0; i < 40; i++)
+        many[i] = scene_send(0, 33 * MIB, i);
+    ck_assert_int_eq(pthread_create(&thread, NULL, receive_own, NULL), 0);
+    for (unsigned round = suite_rounds(100, 4000); round; round--) {
+        pid_t child = fork();
+        if (child == 0)
+            _exit(count_page_fds());
+        ck_assert_int_eq(waitpid(child, &status, 0), child);
+        ck_assert(WIFEXITED(status));
+        with_pages += WEXITSTATUS(status) != 1; /* of the simulator itself */
+    }
+    atomic_store(&is_enough, true);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(with_pages, 0);
+    for (int i = 0; i < 40; i++)
+        scene_take_back(&many[i]);
+}
+END_TEST
+
 START_TEST(receiver_without_descriptors_says_so)
 {
     struct tensor tensor = scene_send(0, 30 * MIB, 5);
@@ -375,7 +418,7 @@ int main(void)
     suite_add(tcase, tensor_has_its_bytes_in_both_processes_and_for_peers, nothing_is_left_of_many_tensors, tensors_in_the_same_pages_have_the_same_handle,
               tensors_of_two_devices_stay_apart, memory_of_a_graph_can_be_sent, mapping_that_ends_during_a_capture_goes_after_it,
               memory_of_cudas_pools_is_refused_with_the_key_that_helps, tensor_that_was_freed_is_not_received, damaged_handles_are_refused,
-              another_user_gets_nothing, child_of_a_fork_shares_and_receives_nothing, receiver_without_descriptors_says_so, descriptors_that_are_kept_are_few_and_hold_no_memory,
+              another_user_gets_nothing, child_of_a_fork_shares_and_receives_nothing, receiver_without_descriptors_says_so, descriptors_that_are_kept_are_few_and_hold_no_memory, child_of_a_fork_has_no_page_that_is_on_its_way,
               call_of_the_driver_that_fails_leaves_nothing, pool_with_shared_tensors_does_not_sleep,
               sender_goes_on_after_its_receiver_was_killed);
     tcase = tcase_create("deaths");

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,8 +108,10 @@ static void answer_with(int fd, enum lie lie, const struct share_window *window)
     unsigned char bytes[WIRE_SIZE_MAX] = "noise";
     weir_error error = WEIR_ERROR_INIT;
     uint64_t size = 0;
-    int page;
-    ck_assert_int_eq(weir__window_page(&window->window, 0, 0, &error, &page, &size), WEIR_OK);
+    int page, borrowed;
+    ck_assert_int_eq(weir__window_page(&window->window, 0, 0, &error, &borrowed, &size), WEIR_OK);
+    page = dup(borrowed);
+    weir__window_page_end(borrowed);
     if (lie == ANOTHER_FILE || lie == NOTHING_OF_A_FILE) {
         close(page);
         page = lie == ANOTHER_FILE ? open("/dev/null", O_RDWR | O_CLOEXEC) : memfd_create("empty", MFD_CLOEXEC);
@@ -191,6 +194,38 @@ START_TEST(threads_share_and_free_while_others_receive)
 }
 END_TEST
 
+/* More threads than a process may have connections to one socket. */
+static struct tensor common;
+static atomic_int refused;
+
+static void *receive_again_and_again(void *data)
+{
+    weir_torch_received *received;
+    void *ptr;
+    for (unsigned round = suite_rounds(20, 200); round; round--) {
+        weir_error error = WEIR_ERROR_INIT;
+        if (weir_torch_receive(0, &common.handle, sizeof common.handle, &error, &received, &ptr) == WEIR_OK)
+            weir_torch_receive_end(0, received);
+        else if (atomic_fetch_add(&refused, 1) == 0)
+            fprintf(stderr, "%s\n", error.text);
+    }
+    return data;
+}
+
+START_TEST(crowd_of_threads_receives)
+{
+    enum { CROWD = 40 };
+    pthread_t threads[CROWD];
+    common = scene_send(0, 3 * MIB, 5);
+    for (int i = 0; i < CROWD; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, receive_again_and_again, NULL), 0);
+    for (int i = 0; i < CROWD; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_int_eq(refused, 0);
+    scene_take_back(&common);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("pages_strangers");
@@ -199,6 +234,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, scene_set_up, scene_tear_down);
     suite_add(tcase, questions_for_other_pages_are_denied, socket_without_control_only_hands_out_pages_and_is_not_listed,
-              receiver_believes_no_wrong_answer, threads_share_and_free_while_others_receive);
+              receiver_believes_no_wrong_answer, threads_share_and_free_while_others_receive,
+              crowd_of_threads_receives);
     return suite_run(suite);
 }

@@ -84,6 +84,22 @@ START_TEST(claimant_keeps_what_it_has_yielded_itself)
 }
 END_TEST
 
+/* Neither what the process has yielded nor what its neighbour does not use is enough. */
+START_TEST(what_is_yielded_here_counts_beside_the_offers_of_neighbours)
+{
+    struct player *holder = _i ? enter_yielding("holder", 384) : enter_idle("holder", 384);
+    struct player *asker = stage_enter((struct role){
+        .name = "asker",
+        .policy = "weir: 1\ncontrol: true\ndefaults: { pool: p }\n"
+                  "pools:\n  p: { devices: [0], backing: arena }\n  q: { devices: [0], on_oom: { deadline: 100s } }\n"});
+    take(asker, "a", 384);
+    stage_say(asker, "fill a 7 s; synchronize s; yield p; pool_malloc q b 700MiB s");
+    check_holds(asker, 0);
+    check_holds(holder, 0);
+    stage_say(asker, "free b s; synchronize s; trim q; wake p; check a 7 s");
+}
+END_TEST
+
 START_TEST(memory_in_use_is_not_given)
 {
     struct player *owner = enter_yielding("owner", 512), *asker = enter_in_a_hurry("asker");
@@ -144,6 +160,7 @@ int main(void)
               process_gives_what_it_has_yielded_itself_before_its_neighbours_do, claim_gets_what_a_neighbour_has_yielded,
               claimant_keeps_what_it_has_yielded_itself, memory_in_use_is_not_given, killed_asker_leaves_the_owner_whole,
               wake_that_meets_a_request_succeeds_or_makes_it_wait);
+    tcase_add_loop_test(tcase, what_is_yielded_here_counts_beside_the_offers_of_neighbours, 0, 2);
     tcase_add_loop_test(tcase, no_wake_fails_beside_a_neighbour_that_uses_nothing, 0, 2);
     return suite_run(suite);
 }
