@@ -27,7 +27,6 @@
 #include "lib/pool/settings.h"
 
 #define HAS_NEW (1U << 31) /* in nap.flags: blocks have new memory since the pool was yielded, as somebody had it woken */
-
 #define CONTENTS (WEIR_SLEEP_KEEP | WEIR_SLEEP_DISCARD)
 
 static void unlock(pthread_mutex_t **lock)
@@ -265,22 +264,18 @@ static weir_status fall_asleep(weir_pool *pool, unsigned flags, uint64_t deadlin
         return status;
     weir__flush(pool->device, pool, true, WEIR__NO_DEADLINE);
     status = come_to_rest(pool, deadline, error);
-    uint64_t held = 0;
-    if (status == WEIR_OK) {
-        int code = pool->backing->ops->sleeps->sleep(pool->backing, how_of(flags), &pool->nap.state, given, &held);
-        if (code == WEIR__SLEEP_RECALLED)
-            status = weir__fail(error, WEIR_BUSY, "pool '%s' on device %d is being woken", pool->name, pool->device->index);
-        else if (code == WEIR__PAGE_NO_HOST_MEMORY)
-            status = weir__fail(error, WEIR_NO_HOST_MEMORY,
-                                "no host memory for the contents of pool '%s', which stays awake: let it sleep with WEIR_SLEEP_DISCARD if they "
-                                "can be made anew",
-                                pool->name);
-        else if (code != GPU_SUCCESS)
-            status = weir__fail_gpu(error, gpu, code, "pool '%s' on device %d, which stays awake, could not be put to sleep", pool->name,
-                                    pool->device->index);
-    }
     if (status != WEIR_OK)
         return status;
+    uint64_t held = 0;
+    int code = pool->backing->ops->sleeps->sleep(pool->backing, how_of(flags), &pool->nap.state, given, &held);
+    if (code == WEIR__SLEEP_RECALLED)
+        return weir__fail(error, WEIR_BUSY, "pool '%s' on device %d is being woken", pool->name, pool->device->index);
+    if (code == WEIR__PAGE_NO_HOST_MEMORY)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the contents of pool '%s', which stays awake: let it sleep with "
+                                                      "WEIR_SLEEP_DISCARD if they can be made anew", pool->name);
+    if (code != GPU_SUCCESS)
+        return weir__fail_gpu(error, gpu, code, "pool '%s' on device %d, which stays awake, could not be put to sleep", pool->name,
+                              pool->device->index);
     weir__record_pool(WEIR__KIND_SLEEP, pool, *given, gpu->now() - begun);
     atomic_store(&pool->nap.held_elsewhere, held);
     atomic_fetch_add(&pool->nap.sleeps, 1);
@@ -360,36 +355,38 @@ uint64_t weir__yielded_bytes(const weir_pool *pool)
     return has_memory ? weir__pool_figure(pool, GPU_POOL_RESERVED) : 0;
 }
 
-/* Begins code that runs hooks for others. Requests that these make begin no recovery: one that is under way would be waited for, and on
-   Weir's own thread neighbours would wait for it. none: stands for the request of that thread, which has none. leave_hooks() must follow. */
-static const struct weir__request *enter_hooks(const struct weir__request *none)
+/* A call on the pool for others, which may run hooks. Requests that these make begin no recovery: one that is under way would be waited for,
+   and on Weir's own thread neighbours would wait for it. */
+struct visit {
+    pthread_mutex_t *lock;
+    struct weir__request none; /* stands for the request of this thread, which has none */
+    const struct weir__request *former;
+};
+
+static void end_visit(struct visit *visit)
 {
-    const struct weir__request *former = weir__in_callback;
-    weir__in_callback = former ? former : none;
-    return former;
+    unlock(&visit->lock);
+    weir__in_callback = visit->former;
 }
 
-static void leave_hooks(const struct weir__request **former)
+/* Takes the lock if no other thread has it. end_visit() must follow. */
+static weir_status begin_visit(struct visit *visit, weir_pool *pool, weir_error *error)
 {
-    weir__in_callback = *former;
-}
-
-/* Takes the lock if no other thread has it. *lock: NULL if it is not taken. */
-static weir_status try_lock(weir_pool *pool, weir_error *error, pthread_mutex_t **lock)
-{
-    *lock = pthread_mutex_trylock(&pool->nap.lock) == 0 ? &pool->nap.lock : NULL;
-    return *lock ? WEIR_OK
-                 : weir__fail(error, WEIR_BUSY, "pool '%s' on device %d is being put to sleep or woken: try again once that is done", pool->name,
-                              pool->device->index);
+    visit->lock = pthread_mutex_trylock(&pool->nap.lock) == 0 ? &pool->nap.lock : NULL;
+    visit->none = (struct weir__request){.pool = pool, .stream = (gpu_stream)pool}; /* no stream has this handle */
+    visit->former = weir__in_callback;
+    if (!visit->former)
+        weir__in_callback = &visit->none;
+    return visit->lock ? WEIR_OK
+                       : weir__fail(error, WEIR_BUSY, "pool '%s' on device %d is being put to sleep or woken: try again once that is done",
+                                    pool->name, pool->device->index);
 }
 
 weir_status weir__yielded_take(weir_pool *pool, uint64_t deadline, weir_error *error, uint64_t *given)
 {
     WEIR__CALL;
-    const struct weir__request none = {.pool = pool, .stream = (gpu_stream)pool}; /* no stream has this handle */
-    const struct weir__request *former __attribute__((cleanup(leave_hooks), unused)) = enter_hooks(&none);
-    pthread_mutex_t *lock __attribute__((cleanup(unlock)));
-    weir_status status = try_lock(pool, error, &lock);
+    struct visit visit __attribute__((cleanup(end_visit)));
+    weir_status status = begin_visit(&visit, pool, error);
     uint64_t bytes = 0;
     if (status != WEIR_OK || atomic_load(&pool->nap.state) >= WEIR__NAP_TAKEN)
         return status;
@@ -485,10 +482,8 @@ weir_status weir_pool_wake(weir_pool *pool, unsigned timeout_ms, weir_error *err
 weir_status weir__yielded_return(weir_pool *pool, weir_error *error)
 {
     WEIR__CALL;
-    const struct weir__request none = {.pool = pool, .stream = (gpu_stream)pool}; /* no stream has this handle */
-    const struct weir__request *former __attribute__((cleanup(leave_hooks), unused)) = enter_hooks(&none);
-    pthread_mutex_t *lock __attribute__((cleanup(unlock)));
-    weir_status status = try_lock(pool, error, &lock);
+    struct visit visit __attribute__((cleanup(end_visit)));
+    weir_status status = begin_visit(&visit, pool, error);
     bool is_kept = true;
     enum weir__nap_state state = atomic_load(&pool->nap.state);
     if (status == WEIR_OK && state == WEIR__NAP_ASLEEP)
