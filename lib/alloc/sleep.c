@@ -351,8 +351,9 @@ bool weir__yielded_is(const weir_pool *pool)
 
 uint64_t weir__yielded_bytes(const weir_pool *pool)
 {
-    bool has_memory = weir__yielded_is(pool) && atomic_load(&pool->nap.state) != WEIR__NAP_TAKEN;
-    return has_memory ? weir__pool_figure(pool, GPU_POOL_RESERVED) : 0;
+    int pid;
+    bool can_go = weir__yielded_is(pool) && atomic_load(&pool->nap.state) != WEIR__NAP_TAKEN && !weir__window_blocks(pool->backing, &pid);
+    return can_go ? weir__pool_figure(pool, GPU_POOL_RESERVED) : 0;
 }
 
 /* A call on the pool for others, which may run hooks. Requests that these make begin no recovery: one that is under way would be waited for,

@@ -36,8 +36,11 @@ weir_status weir_torch_share(int index, const void *ptr, size_t size, weir_error
     if (!device || !ptr || !size || !handle || !offset)
         return weir__fail(error, WEIR_INVALID, "weir_torch_share: there must be a block, and handle and offset must not be NULL");
     status = WEIR_NOT_FOUND;
-    for (weir_pool *pool = NULL; status == WEIR_NOT_FOUND && (pool = weir__device_next_pool(device->device, pool));)
-        status = weir__window_share(pool->backing, ptr, size, &there.window);
+    weir_pool *pool = weir__device_next_pool(device->device, NULL);
+    while (pool && (status = weir__window_share(pool->backing, ptr, size, &there.window)) == WEIR_NOT_FOUND)
+        pool = weir__device_next_pool(device->device, pool);
+    if (pool)
+        weir__pool_release(pool);
     if (status != WEIR_OK)
         return fail_to_share(device, ptr, status, error);
     pthread_mutex_lock(&torch_opening); /* so that one thread opens the socket */
