@@ -19,21 +19,21 @@
 # does not ask again.
 bound_unchecked=178
 bound_checked=246
-bound_uncached=1599
-bound_capped=1723
+bound_uncached=1591
+bound_capped=1715
 # For one that an arena serves, and for one that it need not, as the stream keeps its last large blocks: 1,917 and 417 were measured, and 2,153 and 421
 # since its frees are in debts of lines (2,161 since a miss enters its stream under the lock of the cache, 2,184 since a pool may align and sleep, 2,007 since a free asks for a capture once and looks at a debt once); and for
 # such a block of a pool of CUDA's: 428, and 433 since a stream knows which sizes come again.
 # For one of a size that never repeats, from 4 MiB on, with the settings of config/default.yaml: 2,094 were measured, and 1,960 since such
 # blocks pass through, which asks CUDA three times less; 1,973 since the free asks for a capture of an arena's blocks.
-bound_drifting=1976
-bound_arena=2010
+bound_drifting=1966
+bound_arena=2002
 bound_recent=428
 bound_large=438
 # For one that is not recorded (level: off), and for a cached one that is (level: all): 1,325 and 433 were measured;
 # 1,336 since the table; 1,273 later, 1,365 since the step of a line, 1,300 since the backing watches caps,
 # and 1,352 since a miss looks for blocks that wait; 1,356 since a miss enters its stream under the lock of the cache, 1,383 since `align`, 1,394 since the same.
-bound_off=1397
+bound_off=1389
 bound_all=438
 
 short=1000 long=2000
