@@ -147,17 +147,17 @@ static struct player *enter_claiming(const char *name, unsigned mib)
 
 START_TEST(claims_take_turns_where_their_pools_sleep)
 {
-    first = enter_claiming("first", 640);
+    first = enter_claiming("first", 160);
     stage_say(first, "sleep p");
-    second = enter_claiming("second", 640);
-    says(stage_refuses(first, "WEIR_OUT_OF_MEMORY", "wake p 1"), "(actor) claims 640 MiB");
-    check_holds(second, 640);
+    second = enter_claiming("second", 160);
+    says(stage_refuses(first, "WEIR_OUT_OF_MEMORY", "wake p 1"), "(actor) claims 160 MiB");
+    check_holds(second, 160);
     for (int i = 0; i < 3; i++) {
         struct player *sleeper = i % 2 ? first : second, *waker = i % 2 ? second : first;
         stage_tell(waker, "wake p");
         stage_say(sleeper, "sleep p");
         stage_hear(waker);
-        check_holds(waker, 640);
+        check_holds(waker, 160);
         check_holds(sleeper, 0);
     }
 }
@@ -165,58 +165,58 @@ END_TEST
 
 START_TEST(woken_pool_has_its_claim_again)
 {
-    first = enter_claiming("first", 640);
+    first = enter_claiming("first", 160);
     second = enter("second");
     stage_say(first, "sleep p; wake p");
-    says(stage_refuses(second, "WEIR_TIMEOUT", "reserve 640MiB 0"), "(actor) claims 640 MiB");
+    says(stage_refuses(second, "WEIR_TIMEOUT", "reserve 160MiB 0"), "(actor) claims 160 MiB");
     stage_say(first, "sleep p");
-    stage_say(second, "reserve 640MiB 0");
+    stage_say(second, "reserve 160MiB 0");
 }
 END_TEST
 
 START_TEST(sleeping_pool_gives_up_no_more_than_it_needs)
 {
     both();
-    stage_say(first, "reserve 896MiB 0; pool_malloc q more 64MiB s");
-    struct player *sleeper = enter_claiming("sleeper", 64);
+    stage_say(first, "reserve 224MiB 0; pool_malloc q more 16MiB s");
+    struct player *sleeper = enter_claiming("sleeper", 16);
     stage_say(sleeper, "sleep p");
-    says(stage_refuses(second, "WEIR_TIMEOUT", "reserve 256MiB 0"), "others claim 896 MiB");
-    stage_say(second, "reserve 128MiB 0");
+    says(stage_refuses(second, "WEIR_TIMEOUT", "reserve 64MiB 0"), "others claim 224 MiB");
+    stage_say(second, "reserve 32MiB 0");
 }
 END_TEST
 
 START_TEST(claim_that_ends_while_a_pool_sleeps_is_not_missed_by_the_wake)
 {
-    first = enter_claiming("first", 640);
+    first = enter_claiming("first", 160);
     stage_say(first, "sleep p; unreserve");
     second = enter("second");
-    stage_say(second, "reserve 640MiB 0");
+    stage_say(second, "reserve 160MiB 0");
     stage_say(first, "wake p");
-    check_holds(first, 640);
+    check_holds(first, 160);
     stage_say(second, "unreserve");
-    stage_say(first, "reserve 960MiB 0");
+    stage_say(first, "reserve 240MiB 0");
 }
 END_TEST
 
 /* A program without a claim has the memory. */
 START_TEST(wake_that_finds_no_memory_gives_its_claim_up_again)
 {
-    first = enter_claiming("first", 640);
+    first = enter_claiming("first", 160);
     second = enter("second");
     stage_say(first, "sleep p");
-    take(second, "a", 640);
+    take(second, "a", 160);
     stage_refuses(first, "WEIR_OUT_OF_MEMORY", "wake p 1");
-    stage_say(second, "reserve 640MiB 0");
+    stage_say(second, "reserve 160MiB 0");
 }
 END_TEST
 
 START_TEST(sleeper_that_is_killed_leaves_no_claim)
 {
-    first = enter_claiming("first", 640);
+    first = enter_claiming("first", 160);
     second = enter("second");
     stage_say(first, "sleep p");
     stage_signal(first, SIGKILL);
-    stage_say(second, "reserve 1GiB 0");
+    stage_say(second, "reserve 256MiB 0");
 }
 END_TEST
 
@@ -228,7 +228,7 @@ int main(void)
               memory_that_comes_free_later_is_waited_for, own_idle_memory_is_part_of_the_claim_and_nobody_is_asked,
               two_claims_at_once_are_served_one_after_the_other, kill_of_a_claimant_serves_whoever_waits, claim_of_a_stopped_process_stands,
               claims_that_fit_together_are_served_with_memory_together);
-    suite_add(stage_case(suite, "asleep"), claims_take_turns_where_their_pools_sleep, woken_pool_has_its_claim_again,
+    suite_add(stage_small_case(suite, "asleep"), claims_take_turns_where_their_pools_sleep, woken_pool_has_its_claim_again,
               sleeping_pool_gives_up_no_more_than_it_needs, claim_that_ends_while_a_pool_sleeps_is_not_missed_by_the_wake,
               wake_that_finds_no_memory_gives_its_claim_up_again, sleeper_that_is_killed_leaves_no_claim);
     return suite_run(suite);

@@ -60,14 +60,14 @@ START_TEST(sleeper_wakes_by_what_a_neighbour_does_not_use)
 }
 END_TEST
 
-/* Neither holds half of what both need. */
+/* Neither holds half of what both need. The device has 256 MiB. */
 START_TEST(two_sleepers_wake_in_turn)
 {
     struct player *one = enter_with("one", "backing: arena, "), *two = enter_with("two", "backing: arena, ");
     for (int i = 0; i < 4; i++) {
         struct player *awake = i % 2 ? two : one, *other = i % 2 ? one : two;
         if (i < 2)
-            take(awake, "a", 640);
+            take(awake, "a", 160);
         else
             stage_say(awake, "wake p");
         if (i < 2)
@@ -511,12 +511,13 @@ static void add_limits(Suite *suite)
     tcase_add_loop_test(tcase, pool_keeps_what_its_policy_says_to_the_step, 0, sizeof keeps / sizeof keeps[0]);
     suite_add(tcase, pool_that_keeps_all_is_left_alone, keep_counts_live_memory, keep_that_is_reloaded_counts_at_once);
     tcase = stage_case(suite, "in use");
-    suite_add(tcase, sleeper_wakes_by_what_a_neighbour_does_not_use, two_sleepers_wake_in_turn);
+    suite_add(tcase, sleeper_wakes_by_what_a_neighbour_does_not_use);
     tcase_add_loop_test(tcase, neighbour_gives_what_is_to_stay_free_as_well, 0, 2);
     tcase_add_loop_test(tcase, pool_of_a_stream_that_captures_is_left_alone, 0, 2);
     tcase_add_loop_test(tcase, pool_gives_again_when_its_capture_has_ended, 0, 2);
     suite_add(tcase, frees_that_are_pending_are_waited_for, frees_that_take_too_long_are_given_up,
               neighbour_that_gives_a_part_and_waits_for_more_answers_in_time);
+    suite_add(stage_small_case(suite, "asleep"), two_sleepers_wake_in_turn);
 }
 
 int main(void)

@@ -450,7 +450,7 @@ void stage_leave(struct player *player)
     end(player);
 }
 
-void stage_open(void)
+static void open_machine(unsigned mib)
 {
     static unsigned machines;
     char settings[96];
@@ -458,13 +458,23 @@ void stage_open(void)
     snprintf(stage.directory, sizeof stage.directory, "/tmp/weir-stage-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(stage.directory));
     snprintf(stage.machine, sizeof stage.machine, "stage-%ld-%u", (long)getpid(), ++machines);
-    snprintf(settings, sizeof settings, "memory=1GiB,name=%s", stage.machine);
+    snprintf(settings, sizeof settings, "memory=%uMiB,name=%s", mib, stage.machine);
     setenv("XDG_RUNTIME_DIR", stage.directory, 1);
     setenv("WEIR_CONTROL_DIR", stage.directory, 1); /* root would find those of others beside it */
     if (stage_is_simulated()) {
         setenv("WEIR_GPU", "sim", 1);
         setenv("WEIR_SIM", settings, 1);
     }
+}
+
+void stage_open(void)
+{
+    open_machine(1024);
+}
+
+void stage_open_small(void)
+{
+    open_machine(256);
 }
 
 /* The machine's file too, which only its last process removes, unless that is killed. */
@@ -508,5 +518,12 @@ TCase *stage_case(Suite *suite, const char *name)
 {
     TCase *tcase = suite_case(suite, name, 60); /* more than patience_s() by CK_TIMEOUT_MULTIPLIER, which is 4 at least */
     tcase_add_checked_fixture(tcase, stage_open, stage_close);
+    return tcase;
+}
+
+TCase *stage_small_case(Suite *suite, const char *name)
+{
+    TCase *tcase = suite_case(suite, name, 60);
+    tcase_add_checked_fixture(tcase, stage_open_small, stage_close);
     return tcase;
 }

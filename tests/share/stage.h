@@ -19,9 +19,11 @@
 
 /* Checked fixture of every test: a directory of its own for sockets, and a machine; and at the end a look at all actors that are left. */
 void stage_open(void);
+void stage_open_small(void);
 void stage_close(void);
-/* A test case with that fixture. */
+/* A test case with that fixture. Simulated devices have 1 GiB, or 256 MiB for tests that really copy what is on them. */
 TCase *stage_case(Suite *suite, const char *name);
+TCase *stage_small_case(Suite *suite, const char *name);
 
 /* An actor; the stage owns it. */
 struct player;
