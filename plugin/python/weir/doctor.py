@@ -19,7 +19,7 @@ import shutil
 import stat
 import sys
 import textwrap
-from typing import Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from weir import _library
 from weir._errors import WeirError
@@ -67,7 +67,7 @@ def _constants(path: str) -> Dict[str, str]:
         return {}
     found: Dict[str, str] = {}
     for statement in statements:
-        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        targets: List[Any] = list(statement.targets) if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
         value = getattr(statement, "value", None)
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
             found.update({target.id: value.value for target in targets if isinstance(target, ast.Name)})

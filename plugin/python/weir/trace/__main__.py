@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 import zlib
-from typing import IO, List, Optional, Tuple, cast
+from typing import IO, Any, List, Optional, Tuple, cast
 
 from weir._errors import Status, WeirError
 from weir.trace import _rmm, _snapshot
@@ -39,7 +39,8 @@ def _read(path: str) -> Tuple[Making, str]:
     try:
         file = cast(io.BufferedReader, _open(path))
         if file.peek(2)[:2] == b"\x1f\x8b":
-            file = cast(io.BufferedReader, io.BufferedReader(gzip.GzipFile(fileobj=file)))
+            unpacked: Any = gzip.GzipFile(fileobj=file)
+            file = io.BufferedReader(unpacked)
         head = file.peek(4)[:4]
         if head == b"WEIR":
             raise WeirError(Status.INVALID, "it is a trace of Weir already")

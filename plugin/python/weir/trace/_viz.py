@@ -54,9 +54,9 @@ class _Row:
         devices = numpy.append(self.trace.pools["device"], numpy.array([0], dtype="Q"))
         rows = numpy.flatnonzero((kind == KINDS["out of memory"]) & (devices[self.trace.events["pool"]] == self.device))
         parts.append((rows, numpy.full(len(rows), REFUSED), rows))
-        event, what, row = (numpy.concatenate([part[place] for part in parts]) for place in range(3))
-        order = numpy.lexsort((what, event))
-        return list(zip(event[order].tolist(), what[order].tolist(), row[order].tolist()))
+        event, happens, row = (numpy.concatenate([part[place] for part in parts]) for place in range(3))
+        order = numpy.lexsort((happens, event))
+        return list(zip(event[order].tolist(), happens[order].tolist(), row[order].tolist()))
 
     def pool_id(self, pool: int) -> Tuple[int, int]:
         """(0, 0) is torch's own pool, any other is private to its user."""
