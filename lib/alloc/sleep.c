@@ -360,7 +360,6 @@ uint64_t weir__yielded_bytes(const weir_pool *pool)
    and on Weir's own thread neighbours would wait for it. */
 struct visit {
     pthread_mutex_t *lock;
-    struct weir__request none; /* stands for the request of this thread, which has none */
     const struct weir__request *former;
 };
 
@@ -373,11 +372,13 @@ static void end_visit(struct visit *visit)
 /* Takes the lock if no other thread has it. end_visit() must follow. */
 static weir_status begin_visit(struct visit *visit, weir_pool *pool, weir_error *error)
 {
+    static _Thread_local struct weir__request none; /* stands for the request of this thread, which has none */
     visit->lock = pthread_mutex_trylock(&pool->nap.lock) == 0 ? &pool->nap.lock : NULL;
-    visit->none = (struct weir__request){.pool = pool, .stream = (gpu_stream)pool}; /* no stream has this handle */
     visit->former = weir__in_callback;
-    if (!visit->former)
-        weir__in_callback = &visit->none;
+    if (!visit->former) {
+        none = (struct weir__request){.pool = pool, .stream = (gpu_stream)pool}; /* no stream has this handle */
+        weir__in_callback = &none;
+    }
     return visit->lock ? WEIR_OK
                        : weir__fail(error, WEIR_BUSY, "pool '%s' on device %d is being put to sleep or woken: try again once that is done",
                                     pool->name, pool->device->index);
