@@ -11,16 +11,23 @@
 #include "tests/share/stage.h"
 
 #define STEP (UINT64_C(32) << 20)
+#define PAGE (UINT64_C(2) << 20)
 #define POLICY "weir: 1\ncontrol: true\npools:\n  p: { devices: [0], release_threshold: all, on_oom: { deadline: 20s } }\n"
 #define PARTS 14 /* of the device, 10 GiB each on one of 140 GiB; less than one of them is taken by the processes' contexts */
+#define ARENA "weir: 1\ncontrol: true\npools:\n  p: { devices: [0], backing: arena, release_threshold: all, on_oom: { deadline: 20s } }\n"
 #define ROUNDS 3
 
-static struct player *enter(const char *name)
+static struct player *enter_with(const char *name, const char *policy)
 {
-    struct player *player = stage_enter((struct role){ .name = name, .policy = POLICY });
+    struct player *player = stage_enter((struct role){ .name = name, .policy = policy });
     /* The first kernel takes its time, and memory. */
     stage_say(player, "delay 1 s; synchronize s");
     return player;
+}
+
+static struct player *enter(const char *name)
+{
+    return enter_with(name, POLICY);
 }
 
 static unsigned long long parts(struct player *player, unsigned count)
@@ -132,6 +139,29 @@ START_TEST(request_is_served_after_its_neighbour_was_killed)
 }
 END_TEST
 
+/* All that the device has, but for less than what the owner needs, idle in the holder's pool. */
+static void take_all_and_leave_it_idle(struct player *holder, struct player *owner, unsigned long long needed)
+{
+    unsigned long long bytes = reserved(holder) + reserved(owner) + stage_number(stage_say(holder, "memory"), "free") - needed / 4;
+    stage_say(holder, "malloc h %llu s", bytes / PAGE * PAGE);
+    give_back(holder, "h");
+    ck_assert_uint_lt(stage_number(stage_say(owner, "memory"), "free") + reserved(owner), needed);
+}
+
+START_TEST(no_wake_fails_beside_a_neighbour_that_has_the_bytes_idle)
+{
+    struct player *owner = enter_with("owner", ARENA), *holder = enter_with("holder", ARENA);
+    unsigned long long part = parts(owner, 1) / 8 / STEP * STEP, bytes = part ? part : STEP; /* neighbours ask each other for 32 MiB at least */
+    const char *leave = _i ? "yield p" : "sleep p";
+    stage_say(owner, "malloc a %llu s; fill a 7 s; synchronize s; %s", bytes, leave);
+    for (unsigned round = 0, rounds = suite_rounds(12, 1000); round < rounds; round++) {
+        take_all_and_leave_it_idle(holder, owner, bytes);
+        stage_say(owner, "wake p; check a 7 s; %s", leave);
+    }
+    stage_say(owner, "wake p; check a 7 s");
+}
+END_TEST
+
 int main(void)
 {
     if (!stage_supports(GPU_FEATURE_POOLS))
@@ -142,5 +172,7 @@ int main(void)
               memory_behind_a_kernel_of_a_neighbour_is_waited_for, pool_of_a_stream_that_captures_is_left_alone_and_its_graph_is_whole,
               two_give_what_one_has_not, two_that_alternate_out_of_phase_are_always_served,
               request_is_served_after_its_neighbour_was_killed);
+    if (stage_supports(GPU_FEATURE_MAPPING))
+        tcase_add_loop_test(stage_case(suite, "wakes"), no_wake_fails_beside_a_neighbour_that_has_the_bytes_idle, 0, 2);
     return suite_run(suite);
 }
