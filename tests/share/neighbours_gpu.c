@@ -172,7 +172,10 @@ int main(void)
               memory_behind_a_kernel_of_a_neighbour_is_waited_for, pool_of_a_stream_that_captures_is_left_alone_and_its_graph_is_whole,
               two_give_what_one_has_not, two_that_alternate_out_of_phase_are_always_served,
               request_is_served_after_its_neighbour_was_killed);
-    if (stage_supports(GPU_FEATURE_MAPPING))
-        tcase_add_loop_test(stage_case(suite, "wakes"), no_wake_fails_beside_a_neighbour_that_has_the_bytes_idle, 0, 2);
+    if (stage_supports(GPU_FEATURE_MAPPING)) {
+        TCase *wakes = stage_case(suite, "wakes");
+        tcase_set_timeout(wakes, 300);
+        tcase_add_loop_test(wakes, no_wake_fails_beside_a_neighbour_that_has_the_bytes_idle, 0, 2);
+    }
     return suite_run(suite);
 }
