@@ -5,7 +5,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "lib/base/error.h"
@@ -93,11 +92,9 @@ static void close_in_child(struct share_forked *forked)
 static void ask(struct share_query *query)
 {
     uint64_t deadline = share_deadline(PATIENCE_MS);
-    share_queries_run(query, 1, deadline);
-    while (query->status == WEIR_BUSY && query->pool_fd < 0 && weir__service_now() < deadline) {
-        nanosleep(&(struct timespec){.tv_nsec = BUSY_PAUSE}, NULL);
+    do
         share_queries_run(query, 1, deadline);
-    }
+    while (query->status == WEIR_BUSY && query->pool_fd < 0 && share_pause(deadline, BUSY_PAUSE));
 }
 
 /* Maps all pages, and sets *mapped to their bytes. */

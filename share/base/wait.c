@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "lib/base/number.h"
 #include "lib/base/service.h"
 
 #define SPIN UINT64_C(50000)
@@ -20,6 +21,15 @@ struct timespec share_time_left(uint64_t deadline)
 {
     uint64_t now = weir__service_now();
     return gpu_clock_timespec(deadline > now ? deadline - now : 0);
+}
+
+bool share_pause(uint64_t deadline, uint64_t ns)
+{
+    uint64_t now = weir__service_now();
+    if (now >= deadline)
+        return false;
+    nanosleep(&(struct timespec){ .tv_nsec = (long)weir__smaller(ns, deadline - now) }, NULL);
+    return true;
 }
 
 uint64_t share_spin_time(void)

@@ -14,6 +14,8 @@
 uint64_t share_deadline(unsigned timeout_ms);
 /* The time from now to the deadline, for ppoll(); 0 if the deadline has passed. */
 struct timespec share_time_left(uint64_t deadline);
+/* Sleeps for that many nanoseconds, less than a second, or until the deadline if that comes first. Returns false, at once, if it has passed. */
+bool share_pause(uint64_t deadline, uint64_t ns);
 
 /* For how many nanoseconds a thread that waits for another process polls before it sleeps. Most waits are shorter than a sleep takes.
    Returns 0 if this thread may run on one CPU only, where polling would keep the other process from running. */

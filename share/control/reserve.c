@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "lib/base/call.h"
@@ -138,24 +137,25 @@ static weir_status fail_full(weir_error *error, const struct weir__device *devic
 static weir_status enter_ledger(const weir_reservation *r, const struct weir__device *device, uint64_t leave, uint64_t deadline, weir_error *error)
 {
     struct share_claims others;
-    for (;;) {
-        int code = share_ledger_claim(r->fd, &r->claim, device->info.memory, device->info.memory - leave, deadline, &others);
-        uint64_t now = weir__service_now();
-        if (code == 0)
-            return WEIR_OK;
-        if (code == EAGAIN && now >= deadline)
-            return fail_full(error, device, &r->claim, leave, &others);
-        if (code == EUSERS && now >= deadline)
-            return weir__fail(error, WEIR_BUSY, "device %d has %d claims already, the most that there can be: end one of them", device->index,
-                              SHARE_CLAIMS_MAX);
-        if (code == ETIMEDOUT)
-            return weir__fail(error, WEIR_TIMEOUT, "the claims on device %d cannot be read, as a process is stopped that was about to claim: "
-                                                   "continue or end it", device->index);
-        if (code != EAGAIN && code != EUSERS)
-            return weir__fail(error, code == ENOSPC || code == EDQUOT ? WEIR_NO_HOST_MEMORY : WEIR_INVALID,
-                              "a claim on device %d cannot be written: %s", device->index,
-                              WEIR__WHY(code, "make room on that disk, or set WEIR_CONTROL_DIR"));
-        nanosleep(&(struct timespec){ .tv_nsec = (long)weir__smaller(PAUSE, deadline - now) }, NULL);
+    int code;
+    do
+        code = share_ledger_claim(r->fd, &r->claim, device->info.memory, device->info.memory - leave, deadline, &others);
+    while ((code == EAGAIN || code == EUSERS) && share_pause(deadline, PAUSE));
+    switch (code) {
+    case 0:
+        return WEIR_OK;
+    case EAGAIN:
+        return fail_full(error, device, &r->claim, leave, &others);
+    case EUSERS:
+        return weir__fail(error, WEIR_BUSY, "device %d has %d claims already, the most that there can be: end one of them", device->index,
+                          SHARE_CLAIMS_MAX);
+    case ETIMEDOUT:
+        return weir__fail(error, WEIR_TIMEOUT, "the claims on device %d cannot be read, as a process is stopped that was about to claim: "
+                                               "continue or end it", device->index);
+    default:
+        return weir__fail(error, code == ENOSPC || code == EDQUOT ? WEIR_NO_HOST_MEMORY : WEIR_INVALID,
+                          "a claim on device %d cannot be written: %s", device->index,
+                          WEIR__WHY(code, "make room on that disk, or set WEIR_CONTROL_DIR"));
     }
 }
 
@@ -172,12 +172,9 @@ weir_status share_claims_shift(struct weir__device *device, uint64_t wanted, uin
     weir_status status = open_ledger(&opening, device->info.uuid, error);
     if (status != WEIR_OK)
         return status;
-    while ((code = share_ledger_shift(opening.fd, is_own, device->info.memory, room, deadline, wanted, asleep, &claims)) == EAGAIN) {
-        uint64_t now = weir__service_now();
-        if (now >= deadline)
-            break;
-        nanosleep(&(struct timespec){ .tv_nsec = (long)weir__smaller(PAUSE, deadline - now) }, NULL);
-    }
+    do
+        code = share_ledger_shift(opening.fd, is_own, device->info.memory, room, deadline, wanted, asleep, &claims);
+    while (code == EAGAIN && share_pause(deadline, PAUSE));
     close_ledger(&opening);
     if (code == EAGAIN)
         return weir__fail(error, WEIR_OUT_OF_MEMORY, "%s that this process gave up of its claim on device %d while a pool slept are claimed by "
@@ -256,7 +253,7 @@ static weir_status await_memory(struct weir__device *device, uint64_t bytes, uin
             ask = weir__service_now() + pause;
             pause = weir__smaller(2 * pause, ASK_LAST);
         } else {
-            nanosleep(&(struct timespec){ .tv_nsec = (long)weir__smaller(PAUSE, deadline - now) }, NULL);
+            share_pause(deadline, PAUSE);
         }
     }
     return end_of(&wish, error);

@@ -142,13 +142,10 @@ static weir_status connect_first(weir_import *i, unsigned wait_ms, weir_error *e
     bool is_news = error && error->status == WEIR_OK;
     for (uint64_t pause = WAIT_PAUSE_MIN;; pause = pause < WAIT_PAUSE_MAX ? 2 * pause : pause) {
         weir_status status = share_session_ensure(i, share_deadline(i->timeout_ms), error);
-        uint64_t now = weir__service_now();
-        if (status != WEIR_GONE || now >= until)
+        if (status != WEIR_GONE || !share_pause(until, pause))
             return status;
         if (is_news)
             weir_error_clear(error);
-        uint64_t nap = pause < until - now ? pause : until - now;
-        nanosleep(&(struct timespec){ .tv_nsec = (long)nap }, NULL);
     }
 }
 
