@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "lib/base/format.h"
+#include "lib/base/number.h"
 #include "lib/base/service.h"
 #include "share/base/wait.h"
 #include "share/wire/directory.h"
@@ -32,32 +33,35 @@ static struct {
     struct {
         char path[SHARE_PATH_SIZE];
         uint64_t until;
-        bool is_deaf; /* the process did not answer a patient survey either */
+        uint64_t waited; /* nanoseconds for which somebody waited in vain; 0: for ANSWER_SOON alone */
     } silent[SILENT_MAX];
 } memory = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static bool is_silent(const char *path, uint64_t now, bool *is_deaf)
+static bool is_silent(const char *path, uint64_t now, uint64_t *waited)
 {
     bool silent = false;
     pthread_mutex_lock(&memory.lock);
     for (size_t i = 0; i < SILENT_MAX && !silent; i++) {
         silent = now < memory.silent[i].until && strcmp(memory.silent[i].path, path) == 0;
-        *is_deaf = silent && memory.silent[i].is_deaf;
+        *waited = silent ? memory.silent[i].waited : 0;
     }
     pthread_mutex_unlock(&memory.lock);
     return silent;
 }
 
-static void learn_silent(const char *path, bool is_deaf)
+static void learn_silent(const char *path, uint64_t waited)
 {
     size_t place = 0; /* the entry of this path, or else the oldest entry */
+    uint64_t longest = 0;
+    if (is_silent(path, weir__service_now(), &longest))
+        waited = weir__larger(waited, longest);
     pthread_mutex_lock(&memory.lock);
     for (size_t i = 1; i < SILENT_MAX && strcmp(memory.silent[place].path, path) != 0; i++)
         if (memory.silent[i].until < memory.silent[place].until || strcmp(memory.silent[i].path, path) == 0)
             place = i;
     snprintf(memory.silent[place].path, SHARE_PATH_SIZE, "%s", path);
     memory.silent[place].until = weir__service_now() + SILENCE;
-    memory.silent[place].is_deaf = is_deaf;
+    memory.silent[place].waited = waited;
     pthread_mutex_unlock(&memory.lock);
 }
 
@@ -69,7 +73,7 @@ struct neighbour {
     uint64_t yielded;  /* bytes of pools that it may still put to sleep */
     unsigned refusals; /* how often the process answered that it is asked too often */
     bool is_silent;    /* the process did not answer lately, so only a patient survey asks it */
-    bool was_deaf;     /* the process did not answer a patient survey lately: now ANSWER_SOON is enough time for it */
+    uint64_t waited;   /* nanoseconds for which this process has waited in vain for an answer lately */
     bool is_deaf;      /* the process did not answer a patient survey of this request, which asks it no more */
     bool has_answered; /* the process has answered since the last look began */
     bool is_here;      /* the process uses this GPU, as its answer says */
@@ -105,7 +109,7 @@ static bool take_offer(struct share_query *query, const struct wire_message *ans
 static struct neighbour known(const struct rescue *rescue, const char *path, uint64_t now)
 {
     struct neighbour neighbour = { .offer = 0 };
-    neighbour.is_silent = is_silent(path, now, &neighbour.was_deaf);
+    neighbour.is_silent = is_silent(path, now, &neighbour.waited);
     for (size_t i = 0; i < rescue->count; i++)
         if (strcmp(rescue->neighbours[i].path, path) == 0) {
             neighbour.refusals = rescue->neighbours[i].refusals;
@@ -140,7 +144,7 @@ static uint64_t believable(const struct rescue *rescue, uint64_t bytes)
     return bytes < most ? bytes : most;
 }
 
-static void learn_from(struct rescue *rescue, const struct share_query *query, bool is_patient)
+static void learn_from(struct rescue *rescue, const struct share_query *query, bool is_patient, uint64_t waited)
 {
     struct neighbour *neighbour = query->data;
     neighbour->has_answered = query->status != WEIR_TIMEOUT;
@@ -148,7 +152,7 @@ static void learn_from(struct rescue *rescue, const struct share_query *query, b
     neighbour->yielded = believable(rescue, neighbour->yielded);
     if (neighbour->has_answered)
         return;
-    learn_silent(neighbour->path, is_patient);
+    learn_silent(neighbour->path, is_patient ? waited : 0);
     neighbour->is_silent = true;
     neighbour->is_deaf = is_patient;
 }
@@ -160,11 +164,12 @@ static bool is_to_be_asked(const struct neighbour *neighbour, bool is_patient)
 }
 
 /* Asks the neighbours that have not answered yet for their offers, and waits up to ANSWER_SOON, or, if is_patient, up to a quarter of
-   the time that is left. Returns whether there were any to ask. */
+   the time that is left. For processes that did not answer lately in half of that time ANSWER_SOON is enough; that another request was in a
+   hurry says nothing about them. Returns whether there were any to ask. */
 static bool survey(struct rescue *rescue, bool is_patient)
 {
     uint64_t now = weir__service_now(), limit = now < rescue->deadline ? (rescue->deadline - now) / 4 : 0;
-    bool is_long = false;
+    uint64_t time = weir__smaller(limit, ANSWER_SOON);
     struct share_query *queries = calloc(rescue->count ? rescue->count : 1, sizeof *queries);
     size_t count = 0;
     for (size_t i = 0; i < rescue->count && queries; i++) {
@@ -174,13 +179,13 @@ static bool survey(struct rescue *rescue, bool is_patient)
         *query = (struct share_query){ .path = rescue->neighbours[i].path, .take = take_offer, .data = &rescue->neighbours[i] };
         query->question.type = WIRE_OFFER;
         snprintf(query->question.u.offer.uuid, WIRE_UUID_SIZE, "%s", rescue->uuid);
-        is_long = is_long || (is_patient && !rescue->neighbours[i].was_deaf);
+        time = is_patient && rescue->neighbours[i].waited < limit / 2 ? limit : time;
         count++;
     }
     if (count)
-        share_queries_run(queries, count, now + (limit < ANSWER_SOON || is_long ? limit : ANSWER_SOON));
+        share_queries_run(queries, count, now + time);
     for (size_t i = 0; i < count; i++)
-        learn_from(rescue, &queries[i], is_patient);
+        learn_from(rescue, &queries[i], is_patient, time);
     free(queries);
     return count;
 }
@@ -288,7 +293,7 @@ static bool ask(struct rescue *rescue, struct neighbour *neighbour, uint64_t tim
     atomic_fetch_add_explicit(&recovery->bytes_got, bytes, memory_order_relaxed);
     rescue->plea->gave += bytes;
     if (query.status == WEIR_TIMEOUT) {
-        learn_silent(neighbour->path, true);
+        learn_silent(neighbour->path, time);
         neighbour->has_answered = false;
         neighbour->is_deaf = true;
     }

@@ -177,6 +177,21 @@ START_TEST(neighbour_that_hangs_is_left_alone_for_a_while)
 }
 END_TEST
 
+/* A claim that waits 40 ms gives a process that hangs 10. A request that may take 2 s gives it 500 none the less. */
+START_TEST(claim_in_a_hurry_makes_no_later_request_hurry)
+{
+    struct player *hung = enter_idle("hung", 768);
+    struct player *asker = stage_enter((struct role){
+        .name = "asker", .policy = "weir: 1\ncontrol: true\npools:\n  p: { devices: [0], on_oom: { deadline: 2s } }\n"});
+    stage_signal(hung, SIGSTOP);
+    stage_refuses(asker, "WEIR_TIMEOUT", "reserve 512MiB 40");
+    uint64_t begun = weir__service_now();
+    run_out(asker, 512);
+    ck_assert_uint_ge(weir__service_now() - begun, 400 * GPU_MILLISECOND);
+    stage_signal(hung, SIGCONT);
+}
+END_TEST
+
 /* Asking too much ------------------------------------------------------------------------------------------------------------------------ */
 
 START_TEST(who_asks_in_vain_a_thousand_times_sends_few_messages_and_harms_nobody)
@@ -220,7 +235,8 @@ int main(void)
               neighbour_that_offers_and_then_hangs_costs_its_share_and_another_rescues,
               neighbour_that_offers_enough_and_then_hangs_leaves_time_for_a_slow_one,
               neighbour_that_hangs_is_reported_while_it_is_left_alone_too, neighbour_that_hangs_alone_is_a_failure_in_time,
-              neighbour_that_hung_a_moment_ago_is_asked_where_the_others_have_not_enough, neighbour_that_hangs_is_left_alone_for_a_while);
+              neighbour_that_hung_a_moment_ago_is_asked_where_the_others_have_not_enough, neighbour_that_hangs_is_left_alone_for_a_while,
+              claim_in_a_hurry_makes_no_later_request_hurry);
     tcase = stage_case(suite, "too much");
     suite_add(tcase, who_asks_in_vain_a_thousand_times_sends_few_messages_and_harms_nobody,
               neighbour_whose_gifts_help_nobody_is_seldom_asked);
