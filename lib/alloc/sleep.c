@@ -420,12 +420,10 @@ static weir_status take(weir_pool *pool, bool climbs, unsigned timeout_ms, weir_
     if (request.code == GPU_OUT_OF_MEMORY && !climbs)
         return weir__fail(error, WEIR_OUT_OF_MEMORY, "pool '%s' on device %d sleeps on, as there are no %s free for it: 'weir trim --all' may help",
                           pool->name, pool->device->index, WEIR__BYTES(request.asked));
-    weir_status status = WEIR_OUT_OF_MEMORY;
-    if (request.code == GPU_OUT_OF_MEMORY)
-        status = pool->w->out_of_memory(&request, &nothing);
-    else
-        status = weir__fail_gpu(weir__last_error_reset(), pool->w->gpu, request.code, "pool '%s' on device %d, which sleeps on", pool->name,
-                                pool->device->index);
+    weir_status status = request.code == GPU_OUT_OF_MEMORY
+                             ? pool->w->out_of_memory(&request, &nothing)
+                             : weir__fail_gpu(weir__last_error_reset(), pool->w->gpu, request.code, "pool '%s' on device %d, which sleeps on",
+                                              pool->name, pool->device->index);
     if (status != WEIR_OK && error)
         weir_last_error(error);
     return status;
@@ -448,6 +446,7 @@ static weir_status wake(weir_pool *pool, bool climbs, unsigned timeout_ms, weir_
     if (code != GPU_SUCCESS)
         return weir__fail_gpu(error, pool->w->gpu, code, "pool '%s' on device %d, which sleeps on, could not be woken", pool->name,
                               pool->device->index);
+    pool->nap.unclaimed = 0; /* what is left is of claims that have ended */
     atomic_store(&pool->nap.held_elsewhere, 0);
     atomic_fetch_add(&pool->nap.wakes, 1);
     weir__record_pool(WEIR__KIND_WAKE, pool, bytes, pool->w->gpu->now() - begun);
