@@ -784,6 +784,29 @@ START_TEST(wake_that_a_reload_leaves_no_room_for_names_leave_free)
 }
 END_TEST
 
+START_TEST(what_another_pool_of_the_process_takes_stays_claimed)
+{
+    weir_pool *pool, *rest;
+    void *ptr, *other;
+    reopen(", backing: arena");
+    ck_assert_int_eq(weir_pool_get(w, "main", 0, NULL, &pool), WEIR_OK);
+    ck_assert_int_eq(weir_pool_get(w, "rest", 0, NULL, &rest), WEIR_OK);
+    weir_stream *stream = fixture_stream(w, 0, NULL);
+    weir_reservation *r = claim(MIB(700));
+    ck_assert_int_eq(weir_pool_malloc(pool, &ptr, MIB(600), weir_stream_handle(stream)), WEIR_OK);
+    ck_assert_int_eq(weir_pool_yield(pool, WEIR_SLEEP_DISCARD, NULL), WEIR_OK);
+    ck_assert_int_eq(weir_pool_malloc(rest, &other, MIB(600), weir_stream_handle(stream)), WEIR_OK);
+    ck_assert_uint_eq(fixture_figures(w, "main", 0).reserved, 0);
+    ck_assert_uint_eq(all_claims(), MIB(700));
+    ck_assert_int_eq(weir_free(w, other, weir_stream_handle(stream)), WEIR_OK);
+    fixture_synchronize(stream);
+    ck_assert_int_eq(weir_pool_wake(pool, LONG_MS, NULL, NULL), WEIR_OK);
+    ck_assert_uint_eq(all_claims(), MIB(700));
+    ck_assert_int_eq(weir_stream_free(stream, ptr), WEIR_OK);
+    weir_reservation_end(r);
+}
+END_TEST
+
 START_TEST(place_of_claims_is_the_same_with_and_without_a_runtime_directory)
 {
     char expected[SHARE_PATH_SIZE], path[SHARE_PATH_SIZE];
@@ -835,7 +858,8 @@ int main(void)
               claim_beyond_the_limit_of_files_is_refused_without_a_signal, full_disk_is_told_of_and_leaves_no_claim,
               place_that_is_too_long_is_named, claim_within_an_inherited_one_waits_for_its_own_memory_alone,
               place_of_claims_is_the_same_with_and_without_a_runtime_directory, claim_is_known_by_its_mark_as_long_as_somebody_has_it,
-              wake_that_fails_gives_up_no_more_than_it_claimed, wake_that_a_reload_leaves_no_room_for_names_leave_free);
+              wake_that_fails_gives_up_no_more_than_it_claimed, wake_that_a_reload_leaves_no_room_for_names_leave_free,
+              what_another_pool_of_the_process_takes_stays_claimed);
     tcase_add_loop_test(tcase, inherited_claim_is_whole_again_once_the_weir_whose_pool_slept_is_closed_if_there_is_room, 0, 2);
     tcase_add_loop_test(tcase, what_is_no_file_is_refused_and_stays, 0, sizeof instead / sizeof instead[0]);
     tcase_add_loop_test(tcase, untrue_figures_count_nothing_though_the_slot_is_locked, 0, sizeof untrue / sizeof untrue[0]);
