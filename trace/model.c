@@ -392,6 +392,10 @@ static void apply_other(struct model *model, const struct trace_event *event)
         pool->cap = event->b;
         pool->has_settings = true;
         break;
+    case TRACE_SLEEP:
+    case TRACE_WAKE:
+        pool->is_asleep = event->kind == TRACE_SLEEP;
+        break;
     case TRACE_STREAM_OPEN:
         stream_of(model, event->stream)->name = event->name;
         break;

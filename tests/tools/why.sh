@@ -122,6 +122,16 @@ check_full() {
 }
 if have_python; then check "several_keys_are_tried_then" check_full; fi
 
+# A pool that sleeps has nothing of the device.
+asleep() {
+    printf 'weir: 1\ndefaults: { pool: main }\npools: { main: { backing: arena }, sleeper: { backing: arena } }\n' >"$tap_dir/policy.yaml"
+    WEIR_POLICY="$tap_dir/policy.yaml" "$weir" record -o "$tap_dir/asleep.weir" --level all -- "$refused" 640 0 0 512 0 0 0 sleeper 512 &&
+        exits 1 trace why "$tap_dir/asleep.weir"
+}
+check "request_beside_a_pool_that_sleeps_is_explained" asleep
+check "what_sleeps_is_not_counted" says "$out" "640 MiB were live" "with 512 MiB more that is 128 MiB above all that the device has" \
+    "The pools of the device held 640 MiB." "cannot be judged: a pool was asleep then"
+
 # Incomplete traces.
 size=$(wc -c <"$tap_dir/gaps.weir")
 head -c "$((size - 1))" "$tap_dir/gaps.weir" >"$tap_dir/cut.weir"

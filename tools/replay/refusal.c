@@ -84,10 +84,11 @@ static bool is_managed(const struct trace_pool *pool)
     return pool->flags & TRACE_POOL_UNAWARE && strcmp(pool->name, "managed") == 0;
 }
 
+/* A pool that sleeps has nothing there. */
 static bool is_of_device(const struct model_pool *pool, uint64_t device)
 {
     const struct trace_pool *of = pool->pool;
-    return of && !(of->flags & TRACE_POOL_HOST) && !is_managed(of) && of->device == device;
+    return of && !pool->is_asleep && !(of->flags & TRACE_POOL_HOST) && !is_managed(of) && of->device == device;
 }
 
 /* Bytes that its pools on that device hold. */
