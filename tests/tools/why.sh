@@ -131,6 +131,8 @@ asleep() {
 check "request_beside_a_pool_that_sleeps_is_explained" asleep
 check "what_sleeps_is_not_counted" says "$out" "640 MiB were live" "with 512 MiB more that is 128 MiB above all that the device has" \
     "The pools of the device held 640 MiB." "cannot be judged: a pool was asleep then"
+check "summary_of_it_exits_0" exits 0 trace summary --json "$tap_dir/asleep.weir"
+check_json "pools_never_held_more_than_the_device" "d['files'][0]['held_peak'] <= 1 << 30"
 
 # Incomplete traces.
 size=$(wc -c <"$tap_dir/gaps.weir")
