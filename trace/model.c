@@ -398,6 +398,7 @@ static void apply_other(struct model *model, const struct trace_event *event)
     case TRACE_SETTINGS:
         pool->threshold = event->a;
         pool->cap = event->b;
+        pool->has_changed = pool->has_changed || (pool->has_settings && pool->live.allocations);
         pool->has_settings = true;
         break;
     case TRACE_SLEEP:

@@ -56,7 +56,7 @@ struct model_pool {
     struct model_span unmaps, trims, waits, synchronises;
     struct model_span rungs[MODEL_RUNGS]; /* by the number of the rung; numbers that are too high count as the last one */
     uint64_t threshold, cap;              /* the values of the last event SETTINGS */
-    bool has_settings;
+    bool has_settings, has_changed; /* there was one; and another one behind requests, as of a reload */
     bool is_asleep; /* no WAKE came behind the last event SLEEP */
     uint64_t ooms_at_cap, ooms_at_device, graph_mallocs, graph_frees;
 };

@@ -2,13 +2,13 @@
 /*
  * refused.c - a program that has a request refused, on the simulator: what `weir trace why` is tried on.
  *
- *     refused KEPT FREED GAPS ASKED [LATER [OTHERS [BUSY [POOL [ASLEEP]]]]]    sizes in MiB
+ *     refused KEPT FREED GAPS ASKED [LATER [OTHERS [BUSY [POOL [ASLEEP [POLICY]]]]]]    sizes in MiB
  *
  * Takes one block with the tag "weights" that it keeps, then GAPS times a block that it frees and one of 1 MiB that it keeps, waits for
  * the frees, and asks for more. Works on for itself, so that the recording has something behind the refusal, LATER times. OTHERS: what it
  * has without Weir. BUSY: ms that the GPU works before the frees, for which it does not wait then; it asks on another stream. POOL:
- * another pool, of which it takes 1 MiB for good, or ASLEEP, with which that pool goes to sleep. The policy is that of the environment;
- * time is virtual. It ends with 0 if the request was refused.
+ * another pool, of which it takes 1 MiB for good, or ASLEEP, with which that pool goes to sleep. POLICY: a file that it reads before it
+ * asks; before that the policy is that of the environment. Time is virtual. It ends with 0 if the request was refused.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,6 +113,8 @@ int main(int argc, char **argv)
         drop(freed[i]);
     if (!busy)
         must(weir_stream_synchronize(s, NULL), "weir_stream_synchronize");
+    if (argc > 10)
+        must(weir_reload(w, argv[10], NULL), "weir_reload");
     must(weir_mark(w, "asks"), "weir_mark");
     weir_status status = weir_stream_malloc(busy ? asker : s, &ptr, number(argv, 4) * MIB);
     if (status == WEIR_OK)

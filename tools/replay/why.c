@@ -275,6 +275,8 @@ static bool can_replay(struct answer *answer)
               "record.file";
     else if (!answer->changes.pool_count)
         why = "the name of the pool is none that a policy can have";
+    else if (!answer->refusal->event.b && answer->refusal->model.pools[answer->refusal->event.pool->number + 1].has_changed)
+        why = "the settings of the pool had changed since the recording began, and no replay changes them";
     else if (had_sleeper(&answer->refusal->model))
         why = "a pool was asleep then, and no replay puts pools to sleep";
     if (why)
