@@ -123,8 +123,8 @@ void model_free(struct model *model);
 /* Returns the live or cached block at that address in that pool, or NULL if there is none. */
 const struct model_block *model_find(const struct model *model, uint64_t address, const struct trace_pool *pool);
 
-/* Returns the bytes of the device that the pool holds: its reserved bytes or, if they are not recorded, or are fewer while the pool is awake,
-   the bytes of its live and cached blocks. */
+/* Returns the bytes of the device that the pool holds: its reserved bytes or, if they are not recorded, or are fewer while the pool is
+   awake, the bytes of its live and cached blocks. */
 uint64_t model_held(const struct model_pool *pool);
 
 /* Adds the figures of `span` to `sum`. */

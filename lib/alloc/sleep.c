@@ -423,8 +423,8 @@ static weir_status take(weir_pool *pool, bool climbs, unsigned timeout_ms, weir_
                           pool->name, pool->device->index, WEIR__BYTES(request.asked));
     weir_status status = request.code == GPU_OUT_OF_MEMORY
                              ? pool->w->out_of_memory(&request, &nothing)
-                             : weir__fail_gpu(weir__last_error_reset(), pool->w->gpu, request.code, "pool '%s' on device %d, which sleeps on",
-                                              pool->name, pool->device->index);
+                             : weir__fail_gpu(weir__last_error_reset(), pool->w->gpu, request.code,
+                                              "pool '%s' on device %d, which sleeps on", pool->name, pool->device->index);
     if (status != WEIR_OK && error)
         weir_last_error(error);
     return status;

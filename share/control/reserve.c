@@ -180,8 +180,8 @@ weir_status share_claims_shift(struct weir__device *device, uint64_t wanted, uin
     }
     close_ledger(&opening);
     if (code == EAGAIN)
-        return weir__fail(error, WEIR_OUT_OF_MEMORY, "device %d has no room for %s that this process gave up of its claims while a pool slept: of "
-                                                     "its %s %s are claimed now%s%s%s. Wait longer, %sor end one of these claims",
+        return weir__fail(error, WEIR_OUT_OF_MEMORY, "device %d has no room for %s that this process gave up of its claims while a pool slept: "
+                                                     "of its %s %s are claimed now%s%s%s. Wait longer, %sor end one of these claims",
                           device->index, WEIR__BYTES(*asleep), WEIR__BYTES(device->info.memory), WEIR__BYTES(claims.bytes),
                           leave ? ", beside leave_free, " : "", leave ? WEIR__BYTES(leave) : "", name_claims(&claims, text),
                           leave ? "lower leave_free, " : "");

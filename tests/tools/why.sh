@@ -142,7 +142,7 @@ reloaded() {
         "$refused" 192 0 0 192 0 0 0 other 0 "$tap_dir/reloaded.yaml" && exits 1 trace why "$tap_dir/reloaded.weir"
 }
 check "request_behind_a_reload_is_explained" reloaded
-check "it_says_that_the_settings_changed" says "$out" "it may have had to leave more free, which the trace does not tell." \
+check "it_says_that_the_settings_changed" says "$out" "it may have had to leave more free; the trace does not tell." \
     "cannot be judged: the settings of the pool had changed"
 
 # Incomplete traces.

@@ -297,7 +297,7 @@ static size_t conclude_device(const struct refusal *refusal, char lines[static R
     if (refusal->event.pool->flags & TRACE_POOL_UNAWARE)
         LINE("What an allocator of the program's own keeps for later counts as live.");
     if (own_pool(refusal)->has_changed)
-        LINE("The pool's settings had changed since the recording began: it may have had to leave more free, which the trace does not tell.");
+        LINE("The pool's settings had changed since the recording began: it may have had to leave more free; the trace does not tell.");
     if (refusal->leave)
         LINE("The pool's leave_free, %s of the device, had to stay free.", SIZE_TEXT(refusal->leave));
     if (refusal->others)
