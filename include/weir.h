@@ -196,8 +196,8 @@ WEIR_API WEIR_CHECK weir_status weir_open(const weir_options *options, weir_erro
  * Waits for pending frees on the open streams, since CUDA crashes if a pool is destroyed before they are complete (measured). A pool
  * with frees pending on other streams is destroyed by the next weir_open() or weir_close(); its memory goes back when the program
  * synchronises. Blocks that are still live stay valid and are logged. The caller frees them with cudaFreeAsync(), or with weir_free(NULL,
- * ptr, stream) if they are of an arena or of a pool with `align`. Their pool's memory goes back after the last of these frees; an arena's
- * at the first weir_open(), weir_close() or weir_free(NULL, ...) that finds the last of them complete.
+ * ptr, stream) if they are of a pool with `align`, or of an arena and not of a graph. Their pool's memory goes back after the last of these
+ * frees; an arena's at the first weir_open(), weir_close() or weir_free(NULL, ...) that finds the last of them complete.
  * Call it before main() returns, not from an exit handler or a destructor: CUDA may be gone by then. End captures first: the cache of a
  * stream that captures cannot be emptied, so its blocks stay with their pool, and are logged.
  * Threads: no other call on this weir may run or follow.

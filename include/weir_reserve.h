@@ -8,7 +8,8 @@
  * processes without a claim know nothing of it.
  *
  * While a pool sleeps (weir_sleep.h), others may claim what its process has claimed for it. Its wake claims that again, and waits for room
- * first. A yielded pool keeps its claim until somebody has it put to sleep.
+ * first; a pool that is closed in its sleep does so only if there is room. A yielded pool keeps its claim until a neighbour or an operator
+ * has it put to sleep; what another pool of its process takes stays claimed.
  *
  * The claims lie in a file for each GPU in $WEIR_CONTROL_DIR/weir/control, or else in /tmp/weir-UID/control, whatever $XDG_RUNTIME_DIR is.
  */

@@ -276,8 +276,8 @@ static void close_pool(weir_pool *pool)
                         pool->device->index, (unsigned long long)blocks, weir__plural(blocks),
                         weir__bytes(text, weir__pool_held(pool).live),
                         weir__pool_rounds(pool) ? "weir_free(NULL, ptr, stream)" : pool->backing->ops->call_to_free);
-        weir__blocks_outlive(pool);
     }
+    weir__blocks_outlive(pool);
     uint64_t cached = weir__pool_held(pool).cached;
     if (cached) {
         char text[WEIR__BYTES_LEN];

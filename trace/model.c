@@ -118,7 +118,7 @@ uint64_t model_held(const struct model_pool *pool)
 {
     /* The recorded figure of reserved bytes may be older than the newest blocks, so take the larger of the two. */
     uint64_t given = plus(pool->live.given, pool->cached);
-    return pool->has_reserved && pool->reserved > given ? pool->reserved : given;
+    return pool->has_reserved && (pool->is_asleep || pool->reserved > given) ? pool->reserved : given;
 }
 
 /* Updates the sum and the peaks of held bytes after a change of the pool. before: the pool's held bytes before the change. */
@@ -320,6 +320,14 @@ static void set_reserved(struct model *model, struct model_pool *pool, uint64_t 
     hold(model, pool, before);
 }
 
+/* Live blocks of a pool that sleeps hold no memory of the device. */
+static void apply_sleep(struct model *model, struct model_pool *pool, bool is_asleep)
+{
+    uint64_t before = model_held(pool);
+    pool->is_asleep = is_asleep;
+    hold(model, pool, before);
+}
+
 static void apply_figures(struct model *model, const struct trace_event *event)
 {
     set_reserved(model, pool_of(model, event->pool), event->b);
@@ -390,7 +398,12 @@ static void apply_other(struct model *model, const struct trace_event *event)
     case TRACE_SETTINGS:
         pool->threshold = event->a;
         pool->cap = event->b;
+        pool->has_changed = pool->has_changed || (pool->has_settings && pool->live.allocations);
         pool->has_settings = true;
+        break;
+    case TRACE_SLEEP:
+    case TRACE_WAKE:
+        apply_sleep(model, pool, event->kind == TRACE_SLEEP);
         break;
     case TRACE_STREAM_OPEN:
         stream_of(model, event->stream)->name = event->name;

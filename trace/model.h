@@ -56,7 +56,8 @@ struct model_pool {
     struct model_span unmaps, trims, waits, synchronises;
     struct model_span rungs[MODEL_RUNGS]; /* by the number of the rung; numbers that are too high count as the last one */
     uint64_t threshold, cap;              /* the values of the last event SETTINGS */
-    bool has_settings;
+    bool has_settings, has_changed; /* there was one; and another one behind requests, as of a reload */
+    bool is_asleep; /* no WAKE came behind the last event SLEEP */
     uint64_t ooms_at_cap, ooms_at_device, graph_mallocs, graph_frees;
 };
 
@@ -122,8 +123,8 @@ void model_free(struct model *model);
 /* Returns the live or cached block at that address in that pool, or NULL if there is none. */
 const struct model_block *model_find(const struct model *model, uint64_t address, const struct trace_pool *pool);
 
-/* Returns the bytes of the device that the pool holds: its reserved bytes or, if they are not recorded or are fewer, the bytes of its live
-   and cached blocks. */
+/* Returns the bytes of the device that the pool holds: its reserved bytes or, if they are not recorded, or are fewer while the pool is
+   awake, the bytes of its live and cached blocks. */
 uint64_t model_held(const struct model_pool *pool);
 
 /* Adds the figures of `span` to `sum`. */

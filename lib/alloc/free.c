@@ -257,7 +257,7 @@ weir_status weir__free(weir *w, void *ptr, gpu_stream stream, weir_stream *opene
 
 /* Blocks that outlive their weir ------------------------------------------------------------------------------------------------------- */
 
-/* A block of a pool with `align` that has outlived its weir: CUDA may know the block by a lower pointer, `from`. */
+/* A block of CUDA's, of a pool with `align`, that has outlived its weir: CUDA may know the block by a lower pointer, `from`. */
 struct outlived {
     struct outlived *next;
     const struct gpu *gpu;
@@ -292,7 +292,8 @@ static struct outlived *take_outlived(const void *ptr)
 static void outlive(const struct weir__block *block, void *data)
 {
     const weir_pool *pool = data;
-    struct outlived *made = block->pool == pool && !block->graph ? malloc(sizeof *made) : NULL;
+    bool is_cudas = block->pool == pool && (block->graph || !pool->backing->ops->names_streams);
+    struct outlived *made = is_cudas ? malloc(sizeof *made) : NULL;
     if (!made)
         return;
     *made = (struct outlived){.gpu = pool->w->gpu, .device = pool->device->index, .ptr = block->ptr, .from = block->from};
@@ -301,7 +302,7 @@ static void outlive(const struct weir__block *block, void *data)
 
 void weir__blocks_outlive(weir_pool *pool)
 {
-    if (weir__pool_rounds(pool) && !pool->backing->ops->names_streams)
+    if (weir__pool_rounds(pool))
         weir__blocks_visit(&pool->w->blocks, outlive, pool);
 }
 

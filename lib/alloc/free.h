@@ -21,7 +21,8 @@ weir_status weir__free(weir *w, void *ptr, gpu_stream stream, weir_stream *opene
  */
 weir_status weir__block_orphan(weir *w, void *ptr, struct weir__line *const *lines, size_t count, weir_error *error);
 
-/* Notes the live blocks of a pool with `align` whose weir is being closed, so that weir_free(NULL, ...) finds them. */
+/* Notes the live blocks that a pool with `align` has from CUDA, those of graphs included, so that weir_free(NULL, ...) finds them once the
+   weir is closed. */
 void weir__blocks_outlive(weir_pool *pool);
 
 /* Gives a block back to CUDA or to its arena, on a stream of that device which does not capture if the block is of an arena. opened: the

@@ -254,8 +254,8 @@ static weir_status claim(weir_pool *pool, uint64_t asleep, uint64_t patience, we
     return pool->w->claims ? pool->w->claims(pool->device, asleep, patience, error, &pool->nap.unclaimed) : WEIR_OK;
 }
 
-/* Puts a pool that serves no request any more to sleep. */
-static weir_status fall_asleep(weir_pool *pool, unsigned flags, uint64_t deadline, weir_error *error, uint64_t *given)
+/* Puts a pool that serves no request any more to sleep. for_others: its claim goes with its memory. */
+static weir_status fall_asleep(weir_pool *pool, unsigned flags, bool for_others, uint64_t deadline, weir_error *error, uint64_t *given)
 {
     const struct gpu *gpu = pool->w->gpu;
     uint64_t begun = gpu->now();
@@ -279,7 +279,8 @@ static weir_status fall_asleep(weir_pool *pool, unsigned flags, uint64_t deadlin
     weir__record_pool(WEIR__KIND_SLEEP, pool, *given, gpu->now() - begun);
     atomic_store(&pool->nap.held_elsewhere, held);
     atomic_fetch_add(&pool->nap.sleeps, 1);
-    claim(pool, pool->backing->ops->sleeps->asleep(pool->backing), 0, NULL); /* if that fails, the claim stays larger than it need be */
+    if (for_others) /* if that fails, the claim stays larger than it need be */
+        claim(pool, pool->backing->ops->sleeps->asleep(pool->backing), 0, NULL);
     return WEIR_OK;
 }
 
@@ -315,7 +316,7 @@ weir_status weir_pool_sleep(weir_pool *pool, unsigned flags, unsigned timeout_ms
             return status;
         enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
         settle(pool, WEIR__NAP_ASLEEP);
-        status = fall_asleep(pool, with_policy(pool, flags), pool->w->gpu->now() + timeout_ms * GPU_MILLISECOND, error, &bytes);
+        status = fall_asleep(pool, with_policy(pool, flags), true, pool->w->gpu->now() + timeout_ms * GPU_MILLISECOND, error, &bytes);
         told.is_asleep = status == WEIR_OK;
         if (!told.is_asleep)
             settle(pool, former == WEIR__NAP_AWAKE ? former : WEIR__NAP_YIELDED);
@@ -398,8 +399,8 @@ weir_status weir__yielded_take(weir_pool *pool, uint64_t deadline, weir_error *e
                           pool->name, pool->device->index);
     struct told told __attribute__((cleanup(tell))) = {.pool = pool, .end = pool->nap.hooks};
     status = call_before(pool, error, &told.end);
-    if (status == WEIR_OK)
-        status = fall_asleep(pool, pool->nap.flags, deadline, error, &bytes);
+    if (status == WEIR_OK) /* what a request of this process takes stays within the process's claim */
+        status = fall_asleep(pool, pool->nap.flags, !visit.former, deadline, error, &bytes);
     if (status != WEIR_OK)
         return status;
     told.is_asleep = true;
@@ -420,12 +421,10 @@ static weir_status take(weir_pool *pool, bool climbs, unsigned timeout_ms, weir_
     if (request.code == GPU_OUT_OF_MEMORY && !climbs)
         return weir__fail(error, WEIR_OUT_OF_MEMORY, "pool '%s' on device %d sleeps on, as there are no %s free for it: 'weir trim --all' may help",
                           pool->name, pool->device->index, WEIR__BYTES(request.asked));
-    weir_status status = WEIR_OUT_OF_MEMORY;
-    if (request.code == GPU_OUT_OF_MEMORY)
-        status = pool->w->out_of_memory(&request, &nothing);
-    else
-        status = weir__fail_gpu(weir__last_error_reset(), pool->w->gpu, request.code, "pool '%s' on device %d, which sleeps on", pool->name,
-                                pool->device->index);
+    weir_status status = request.code == GPU_OUT_OF_MEMORY
+                             ? pool->w->out_of_memory(&request, &nothing)
+                             : weir__fail_gpu(weir__last_error_reset(), pool->w->gpu, request.code,
+                                              "pool '%s' on device %d, which sleeps on", pool->name, pool->device->index);
     if (status != WEIR_OK && error)
         weir_last_error(error);
     return status;
@@ -448,6 +447,7 @@ static weir_status wake(weir_pool *pool, bool climbs, unsigned timeout_ms, weir_
     if (code != GPU_SUCCESS)
         return weir__fail_gpu(error, pool->w->gpu, code, "pool '%s' on device %d, which sleeps on, could not be woken", pool->name,
                               pool->device->index);
+    pool->nap.unclaimed = 0; /* what is left is of claims that have ended */
     atomic_store(&pool->nap.held_elsewhere, 0);
     atomic_fetch_add(&pool->nap.wakes, 1);
     weir__record_pool(WEIR__KIND_WAKE, pool, bytes, pool->w->gpu->now() - begun);

@@ -144,12 +144,7 @@ int share_ledger_shift(int fd, bool (*is_own)(uint64_t mark), uint64_t memory, u
         if (is_own(claims->items[i].mark))
             code = shift(fd, claims->slots[i], &claims->items[i], sleeps, &left);
     gpu_slots_release(fd, SUMS, 1);
-    if (sleeps)
-        *asleep += bytes - left;
-    else if (code)
-        *asleep -= bytes - left;
-    else
-        *asleep = wanted; /* a claim that has ended meanwhile needs nothing back */
+    *asleep = sleeps ? *asleep + (bytes - left) : *asleep - (bytes - left);
     return code;
 }
 

@@ -58,7 +58,8 @@ int share_ledger_claim(int fd, const struct share_claim *claim, uint64_t memory,
 
 /* Changes how much of the claims that `is_own` knows by their marks is asleep, together, from `asleep` bytes, which one pool made it, to
    `wanted`. More than the claims have stays out of it; less returns EAGAIN if that does not fit into `room` beside all that others claim.
-   Returns 0 or an errno as above. *asleep: how much it is now, also after an error. */
+   Returns 0 or an errno as above. *asleep: how much it is now, also after an error; of a claim that has ended nothing can come back, and
+   what the pool had made asleep of it stays in the number. */
 int share_ledger_shift(int fd, bool (*is_own)(uint64_t mark), uint64_t memory, uint64_t room, uint64_t deadline, uint64_t wanted,
                        uint64_t *asleep, struct share_claims *claims);
 

@@ -162,7 +162,7 @@ static weir_status enter_ledger(const weir_reservation *r, const struct weir__de
 /* Waits until this process may have what a pool that wakes gave up, as enter_ledger() does. */
 weir_status share_claims_shift(struct weir__device *device, uint64_t wanted, uint64_t patience, weir_error *error, uint64_t *asleep)
 {
-    uint64_t room = weir__less(device->info.memory, left_free(device)), deadline = weir__service_now() + patience;
+    uint64_t leave = left_free(device), room = weir__less(device->info.memory, leave), deadline = weir__service_now() + patience;
     struct share_claims claims;
     char text[CLAIMS_TEXT];
     weir_reservation opening; /* of its members, what an opening has: it makes no claim */
@@ -177,9 +177,11 @@ weir_status share_claims_shift(struct weir__device *device, uint64_t wanted, uin
     while (code == EAGAIN && share_pause(deadline, PAUSE));
     close_ledger(&opening);
     if (code == EAGAIN)
-        return weir__fail(error, WEIR_OUT_OF_MEMORY, "%s that this process gave up of its claim on device %d while a pool slept are claimed by "
-                                                     "others now%s. Wait longer, or end one of them",
-                          WEIR__BYTES(*asleep), device->index, name_claims(&claims, text));
+        return weir__fail(error, WEIR_OUT_OF_MEMORY, "device %d has no room for %s that this process gave up of its claims while a pool slept: "
+                                                     "of its %s %s are claimed now%s%s%s. Wait longer, %sor end one of these claims",
+                          device->index, WEIR__BYTES(*asleep), WEIR__BYTES(device->info.memory), WEIR__BYTES(claims.bytes),
+                          leave ? ", beside leave_free, " : "", leave ? WEIR__BYTES(leave) : "", name_claims(&claims, text),
+                          leave ? "lower leave_free, " : "");
     if (code)
         return weir__fail(error, WEIR_OUT_OF_MEMORY, "the claims on device %d cannot be changed for a pool that wakes: %s", device->index,
                           WEIR__WHY(code, "continue or end a process that is stopped"));

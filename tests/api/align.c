@@ -258,6 +258,23 @@ START_TEST(block_that_outlives_its_weir_can_be_freed)
 }
 END_TEST
 
+START_TEST(block_of_a_graph_that_outlives_its_weir_can_be_freed)
+{
+    size_t nodes = 0;
+    open_aligned(pools[_i].pool, 64 * KIB);
+    gpu_stream stream = scene_stream(0);
+    ck_assert_int_eq(scene.gpu->capture_begin(stream, GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
+    void *small = scene_pool_malloc(scene.pool, 100, stream), *large = scene_pool_malloc(scene.pool, 3 * MIB, stream);
+    const struct gpu *gpu = scene.gpu;
+    scene_close();
+    ck_assert_int_eq((weir_free)(NULL, small, stream), WEIR_OK);
+    ck_assert_int_eq((weir_free)(NULL, large, stream), WEIR_OK);
+    ck_assert_int_eq((weir_free)(NULL, small, stream), WEIR_INVALID);
+    ck_assert_int_eq(gpu->capture_end(stream, &nodes), GPU_SUCCESS);
+    ck_assert_uint_eq(nodes, 4);
+}
+END_TEST
+
 START_TEST(alignment_cannot_change_while_the_policy_is_open)
 {
     weir_error error = WEIR_ERROR_INIT;
@@ -291,6 +308,7 @@ int main(void)
     if (scene_is_sim()) {
         suite_add(tcase, failure_on_the_way_to_a_multiple_loses_nothing);
         tcase_add_loop_test(tcase, block_that_outlives_its_weir_can_be_freed, 0, (int)COUNT(pools));
+        tcase_add_loop_test(tcase, block_of_a_graph_that_outlives_its_weir_can_be_freed, 0, (int)COUNT(pools));
     }
     return suite_run(suite);
 }

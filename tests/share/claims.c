@@ -732,6 +732,81 @@ START_TEST(inherited_claim_is_whole_again_once_the_weir_whose_pool_slept_is_clos
 }
 END_TEST
 
+/* The pool gave up a claim that has ended since, and a call of its wake fails: the claim that was made meanwhile is another one. */
+START_TEST(wake_that_fails_gives_up_no_more_than_it_claimed)
+{
+    weir_pool *pool;
+    void *ptr;
+    reopen(", backing: arena");
+    ck_assert_int_eq(weir_pool_get(w, "main", 0, NULL, &pool), WEIR_OK);
+    weir_stream *stream = fixture_stream(w, 0, NULL);
+    weir_reservation *r = claim(MIB(300));
+    ck_assert_int_eq(weir_pool_malloc(pool, &ptr, MIB(300), weir_stream_handle(stream)), WEIR_OK);
+    ck_assert_int_eq(weir_pool_sleep(pool, WEIR_SLEEP_DISCARD, LONG_MS, NULL, NULL), WEIR_OK);
+    ck_assert_uint_eq(all_claims(), 0);
+    weir_reservation_end(r);
+    r = claim(MIB(300));
+    sim_fail("page_map", 1, GPU_UNKNOWN);
+    ck_assert_int_eq(weir_pool_wake(pool, LONG_MS, NULL, NULL), WEIR_CUDA_ERROR);
+    sim_fail("page_map", 0, 0);
+    ck_assert_uint_eq(all_claims(), MIB(300));
+    ck_assert_int_eq(weir_pool_wake(pool, LONG_MS, NULL, NULL), WEIR_OK);
+    ck_assert_uint_eq(all_claims(), MIB(300));
+    ck_assert_int_eq(weir_pool_sleep(pool, WEIR_SLEEP_DISCARD, LONG_MS, NULL, NULL), WEIR_OK);
+    ck_assert_uint_eq(all_claims(), 0);
+    ck_assert_int_eq(weir_pool_wake(pool, LONG_MS, NULL, NULL), WEIR_OK);
+    ck_assert_int_eq(weir_stream_free(stream, ptr), WEIR_OK);
+    weir_reservation_end(r);
+}
+END_TEST
+
+START_TEST(wake_that_a_reload_leaves_no_room_for_names_leave_free)
+{
+    char path[128];
+    weir_error error = WEIR_ERROR_INIT;
+    weir_pool *pool;
+    void *ptr;
+    reopen(", backing: arena");
+    ck_assert_int_eq(weir_pool_get(w, "main", 0, NULL, &pool), WEIR_OK);
+    weir_stream *stream = fixture_stream(w, 0, NULL);
+    weir_reservation *r = claim(MIB(300));
+    ck_assert_int_eq(weir_pool_malloc(pool, &ptr, MIB(300), weir_stream_handle(stream)), WEIR_OK);
+    ck_assert_int_eq(weir_pool_sleep(pool, WEIR_SLEEP_DISCARD, LONG_MS, NULL, NULL), WEIR_OK);
+    snprintf(path, sizeof path, "%s/policy", base);
+    run("echo '{ weir: 1, defaults: { pool: main }, pools: { main: { devices: [0], backing: arena, cache: off, small_below: 0, "
+        "leave_free: 800MiB }, rest: { devices: [0] } } }' > %s", path);
+    ck_assert_int_eq(weir_reload(w, path, NULL), WEIR_OK);
+    ck_assert_int_eq(weir_pool_wake(pool, 1, &error, NULL), WEIR_OUT_OF_MEMORY);
+    says(error.text, "0 B are claimed now, beside leave_free, 800 MiB");
+    says(error.text, "lower leave_free");
+    ck_assert_int_eq(weir_stream_free(stream, ptr), WEIR_OK);
+    weir_reservation_end(r);
+}
+END_TEST
+
+START_TEST(what_another_pool_of_the_process_takes_stays_claimed)
+{
+    weir_pool *pool, *rest;
+    void *ptr, *other;
+    reopen(", backing: arena");
+    ck_assert_int_eq(weir_pool_get(w, "main", 0, NULL, &pool), WEIR_OK);
+    ck_assert_int_eq(weir_pool_get(w, "rest", 0, NULL, &rest), WEIR_OK);
+    weir_stream *stream = fixture_stream(w, 0, NULL);
+    weir_reservation *r = claim(MIB(700));
+    ck_assert_int_eq(weir_pool_malloc(pool, &ptr, MIB(600), weir_stream_handle(stream)), WEIR_OK);
+    ck_assert_int_eq(weir_pool_yield(pool, WEIR_SLEEP_DISCARD, NULL), WEIR_OK);
+    ck_assert_int_eq(weir_pool_malloc(rest, &other, MIB(600), weir_stream_handle(stream)), WEIR_OK);
+    ck_assert_uint_eq(fixture_figures(w, "main", 0).reserved, 0);
+    ck_assert_uint_eq(all_claims(), MIB(700));
+    ck_assert_int_eq(weir_free(w, other, weir_stream_handle(stream)), WEIR_OK);
+    fixture_synchronize(stream);
+    ck_assert_int_eq(weir_pool_wake(pool, LONG_MS, NULL, NULL), WEIR_OK);
+    ck_assert_uint_eq(all_claims(), MIB(700));
+    ck_assert_int_eq(weir_stream_free(stream, ptr), WEIR_OK);
+    weir_reservation_end(r);
+}
+END_TEST
+
 START_TEST(place_of_claims_is_the_same_with_and_without_a_runtime_directory)
 {
     char expected[SHARE_PATH_SIZE], path[SHARE_PATH_SIZE];
@@ -782,7 +857,9 @@ int main(void)
               child_of_a_fork_has_no_part_in_a_look_at_the_claims, slots_that_are_all_taken_are_told_of,
               claim_beyond_the_limit_of_files_is_refused_without_a_signal, full_disk_is_told_of_and_leaves_no_claim,
               place_that_is_too_long_is_named, claim_within_an_inherited_one_waits_for_its_own_memory_alone,
-              place_of_claims_is_the_same_with_and_without_a_runtime_directory, claim_is_known_by_its_mark_as_long_as_somebody_has_it);
+              place_of_claims_is_the_same_with_and_without_a_runtime_directory, claim_is_known_by_its_mark_as_long_as_somebody_has_it,
+              wake_that_fails_gives_up_no_more_than_it_claimed, wake_that_a_reload_leaves_no_room_for_names_leave_free,
+              what_another_pool_of_the_process_takes_stays_claimed);
     tcase_add_loop_test(tcase, inherited_claim_is_whole_again_once_the_weir_whose_pool_slept_is_closed_if_there_is_room, 0, 2);
     tcase_add_loop_test(tcase, what_is_no_file_is_refused_and_stays, 0, sizeof instead / sizeof instead[0]);
     tcase_add_loop_test(tcase, untrue_figures_count_nothing_though_the_slot_is_locked, 0, sizeof untrue / sizeof untrue[0]);

@@ -2,12 +2,13 @@
 /*
  * refused.c - a program that has a request refused, on the simulator: what `weir trace why` is tried on.
  *
- *     refused KEPT FREED GAPS ASKED [LATER [OTHERS [BUSY [POOL]]]]    sizes in MiB
+ *     refused KEPT FREED GAPS ASKED [LATER [OTHERS [BUSY [POOL [ASLEEP [POLICY]]]]]]    sizes in MiB
  *
- * Takes one block with the tag "weights" that it keeps, then GAPS times a block that it frees and one of 1 MiB that it keeps, waits for the
- * frees, and asks for more. Works on for itself, so that the recording has something behind the refusal, LATER times. OTHERS: what it has
- * without Weir. BUSY: ms that the GPU works before the frees, for which it does not wait then; it asks on another stream. POOL: another pool,
- * of which it takes 1 MiB for good. The policy is that of the environment; time is virtual. It ends with 0 if the request was refused.
+ * Takes one block with the tag "weights" that it keeps, then GAPS times a block that it frees and one of 1 MiB that it keeps, waits for
+ * the frees, and asks for more. Works on for itself, so that the recording has something behind the refusal, LATER times. OTHERS: what it
+ * has without Weir. BUSY: ms that the GPU works before the frees, for which it does not wait then; it asks on another stream. POOL:
+ * another pool, of which it takes 1 MiB for good, or ASLEEP, with which that pool goes to sleep. POLICY: a file that it reads before it
+ * asks; before that the policy is that of the environment. Time is virtual. It ends with 0 if the request was refused.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include "lib/gpu/gpu.h"
 #include "lib/gpu/sim.h"
 #include "include/weir.h"
+#include "include/weir_sleep.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define GAPS_MAX 1024
@@ -70,14 +72,16 @@ static uint64_t number(char **argv, int place)
     return strtoull(argv[place], NULL, 10);
 }
 
-static void use_pool(weir *w, const char *name)
+static void use_pool(weir *w, const char *name, uint64_t asleep)
 {
     weir_pool *pool;
     void *ptr;
     if (!name)
         return;
     must(weir_pool_get(w, name, 0, NULL, &pool), "weir_pool_get");
-    must(weir_pool_malloc(pool, &ptr, MIB, weir_stream_handle(s)), "weir_pool_malloc");
+    must(weir_pool_malloc(pool, &ptr, asleep ? asleep * MIB : MIB, weir_stream_handle(s)), "weir_pool_malloc");
+    if (asleep)
+        must(weir_pool_sleep(pool, WEIR_SLEEP_DISCARD, 1000, NULL, NULL), "weir_pool_sleep");
 }
 
 int main(int argc, char **argv)
@@ -96,7 +100,7 @@ int main(int argc, char **argv)
     must(weir_stream_create(w, 0, NULL, NULL, &s), "weir_stream_create");
     must(weir_stream_create(w, 0, NULL, NULL, &asker), "weir_stream_create");
     take_outside(others * MIB);
-    use_pool(w, argc > 8 ? argv[8] : NULL);
+    use_pool(w, argc > 8 ? argv[8] : NULL, argc > 9 ? number(argv, 9) : 0);
     must(weir_tag_push(w, "weights"), "weir_tag_push");
     weights = number(argv, 1) ? get(number(argv, 1) * MIB) : NULL;
     must(weir_tag_pop(w, NULL), "weir_tag_pop");
@@ -109,6 +113,8 @@ int main(int argc, char **argv)
         drop(freed[i]);
     if (!busy)
         must(weir_stream_synchronize(s, NULL), "weir_stream_synchronize");
+    if (argc > 10)
+        must(weir_reload(w, argv[10], NULL), "weir_reload");
     must(weir_mark(w, "asks"), "weir_mark");
     weir_status status = weir_stream_malloc(busy ? asker : s, &ptr, number(argv, 4) * MIB);
     if (status == WEIR_OK)

@@ -122,6 +122,29 @@ check_full() {
 }
 if have_python; then check "several_keys_are_tried_then" check_full; fi
 
+# A pool that sleeps has nothing of the device.
+asleep() {
+    printf 'weir: 1\ndefaults: { pool: main }\npools: { main: { backing: arena }, sleeper: { backing: arena } }\n' >"$tap_dir/policy.yaml"
+    WEIR_POLICY="$tap_dir/policy.yaml" "$weir" record -o "$tap_dir/asleep.weir" --level all -- "$refused" 640 0 0 512 0 0 0 sleeper 512 &&
+        exits 1 trace why "$tap_dir/asleep.weir"
+}
+check "request_beside_a_pool_that_sleeps_is_explained" asleep
+check "what_sleeps_is_not_counted" says "$out" "640 MiB were live" "with 512 MiB more that is 128 MiB above all that the device has" \
+    "The pools of the device held 640 MiB." "cannot be judged: a pool was asleep then"
+check "summary_of_it_exits_0" exits 0 trace summary --json "$tap_dir/asleep.weir"
+check_json "pools_never_held_more_than_the_device" "d['files'][0]['held_peak'] <= 1 << 30"
+
+# What it was to leave free since a reload is not in the trace.
+reloaded() {
+    printf 'weir: 1\npools: { main: { small_below: 0, leave_free: 700MiB }, other: {} }\ndefaults: { pool: main }\n' >"$tap_dir/reloaded.yaml"
+    printf 'weir: 1\npools: { main: { small_below: 0 }, other: {} }\ndefaults: { pool: main }\n' >"$tap_dir/policy.yaml"
+    WEIR_POLICY="$tap_dir/policy.yaml" "$weir" record -o "$tap_dir/reloaded.weir" --level all -- \
+        "$refused" 192 0 0 192 0 0 0 other 0 "$tap_dir/reloaded.yaml" && exits 1 trace why "$tap_dir/reloaded.weir"
+}
+check "request_behind_a_reload_is_explained" reloaded
+check "it_says_that_the_settings_changed" says "$out" "it may have had to leave more free; the trace does not tell." \
+    "cannot be judged: the settings of the pool had changed"
+
 # Incomplete traces.
 size=$(wc -c <"$tap_dir/gaps.weir")
 head -c "$((size - 1))" "$tap_dir/gaps.weir" >"$tap_dir/cut.weir"

@@ -9,7 +9,7 @@ const BYTES_EXACT = Number.MAX_SAFE_INTEGER; // above it sums of bytes are round
 const CACHED = 0, ALLOCATED = 1, FOUND = 2; // states of classes
 const ROUNDING = 512; // bytes of what classes are given is written less their sizes rounded up to it
 const KIND = { map: 32, unmap: 33, trim: 34, figures: 35, settings: 36, synchronise: 39, wait: 40, rung: 41, refusal: 42, mark: 43, asked: 44,
-    call: 45 };
+    call: 45, sleep: 47, wake: 48 };
 const CALLS = ["call 0", "cudaFree", "cudaFreeHost", "cudaHostAlloc", "cudaMalloc", "cudaMallocManaged", "cudaMallocAsync", "cudaFreeAsync",
     "cudaMemPoolTrimTo", "cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemRelease"];
 const RUNGS = ["flush", "wait", "trim", "callbacks", "neighbours"];

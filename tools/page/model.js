@@ -93,7 +93,7 @@ class Sums {
     }
 }
 
-// What pools hold: reserved bytes, or where more is given or cached, or nothing is known of them, that.
+// What pools hold: reserved bytes, or where more is given or cached and the pool is awake, or nothing is known of them, that.
 class Holding {
     constructor(trace) {
         const count = trace.pools.length;
@@ -101,6 +101,7 @@ class Holding {
         this.used = new Float64Array(count); // live and cached, bytes given
         this.reserved = new Float64Array(count);
         this.isKnown = new Uint8Array(count);
+        this.isAsleep = new Uint8Array(count);
         this.held = new Float64Array(count);
         this.most = new Float64Array(count);
         this.all = 0;
@@ -108,7 +109,8 @@ class Holding {
     }
 
     settle(pool) {
-        const held = this.isKnown[pool] && this.reserved[pool] > this.used[pool] ? this.reserved[pool] : this.used[pool];
+        const isAsSaid = this.isKnown[pool] && (this.isAsleep[pool] || this.reserved[pool] > this.used[pool]);
+        const held = isAsSaid ? this.reserved[pool] : this.used[pool];
         this.all += held - this.held[pool];
         this.held[pool] = held;
         if (held > this.most[pool])
@@ -132,6 +134,10 @@ class Holding {
             this.reserve(pool, this.reserved[pool] + a);
         else if ((kind === KIND.unmap || kind === KIND.trim && !isArena) && this.isKnown[pool])
             this.reserve(pool, Math.max(0, this.reserved[pool] - a));
+        if (kind === KIND.sleep || kind === KIND.wake) {
+            this.isAsleep[pool] = kind === KIND.sleep ? 1 : 0;
+            this.settle(pool);
+        }
     }
 }
 

@@ -84,10 +84,16 @@ static bool is_managed(const struct trace_pool *pool)
     return pool->flags & TRACE_POOL_UNAWARE && strcmp(pool->name, "managed") == 0;
 }
 
+/* A pool that sleeps has nothing there. */
 static bool is_of_device(const struct model_pool *pool, uint64_t device)
 {
     const struct trace_pool *of = pool->pool;
-    return of && !(of->flags & TRACE_POOL_HOST) && !is_managed(of) && of->device == device;
+    return of && !pool->is_asleep && !(of->flags & TRACE_POOL_HOST) && !is_managed(of) && of->device == device;
+}
+
+static const struct model_pool *own_pool(const struct refusal *refusal)
+{
+    return &refusal->model.pools[refusal->event.pool->number + 1];
 }
 
 /* Bytes that its pools on that device hold. */
@@ -159,8 +165,8 @@ static uint64_t others_of(const struct refusal *refusal, uint64_t had)
 {
     const struct trace_event *event = &refusal->event;
     uint64_t unit = event->pool->flags & (TRACE_POOL_ARENA | TRACE_POOL_UNAWARE) ? PAGE : STEP, asked = event->a ? (event->a - 1) / unit * unit : 0;
-    if (event->b || event->pool->flags & TRACE_POOL_HOST || is_managed(event->pool) || sum_of(had, refusal->leave) > refusal->memory ||
-        asked > refusal->memory - refusal->leave - had)
+    if (event->b || event->pool->flags & TRACE_POOL_HOST || is_managed(event->pool) || own_pool(refusal)->has_changed ||
+        sum_of(had, refusal->leave) > refusal->memory || asked > refusal->memory - refusal->leave - had)
         return 0;
     return refusal->memory - refusal->leave - had - asked;
 }
@@ -185,7 +191,7 @@ bool refusal_find(struct refusal *refusal, const struct view *view, struct view_
     if (!is_read || !is_found || !refusal->event.pool)
         return false;
     refusal->memory = trace_memory(trace, refusal->event.pool->device);
-    refusal->leave = leave_of(trace, refusal->event.pool, refusal->memory);
+    refusal->leave = own_pool(refusal)->has_changed ? 0 : leave_of(trace, refusal->event.pool, refusal->memory);
     uint64_t had = held(refusal, refusal->event.pool->device);
     if (copy.has_trimmed && copy.thread == refusal->event.thread_number && copy.held < had)
         had = copy.held;
@@ -199,11 +205,6 @@ void refusal_free(struct refusal *refusal)
 }
 
 /* Figures ------------------------------------------------------------------------------------------------------------------------------ */
-
-static const struct model_pool *own_pool(const struct refusal *refusal)
-{
-    return &refusal->model.pools[refusal->event.pool->number + 1];
-}
 
 uint64_t refusal_live(const struct refusal *refusal, bool of_device)
 {
@@ -295,6 +296,8 @@ static size_t conclude_device(const struct refusal *refusal, char lines[static R
              SIZE_TEXT(live), tagged, SIZE_TEXT(asked), SIZE_TEXT(memory));
     if (refusal->event.pool->flags & TRACE_POOL_UNAWARE)
         LINE("What an allocator of the program's own keeps for later counts as live.");
+    if (own_pool(refusal)->has_changed)
+        LINE("The pool's settings had changed since the recording began: it may have had to leave more free; the trace does not tell.");
     if (refusal->leave)
         LINE("The pool's leave_free, %s of the device, had to stay free.", SIZE_TEXT(refusal->leave));
     if (refusal->others)

@@ -345,11 +345,13 @@ static void look_at_pool(struct maker *maker, const struct trace_event *event)
     }
 }
 
+/* What a pool that sleeps would hold counts, as in the replay it is awake. */
 static uint64_t held_by(const struct model *model, const struct trace_pool *pool)
 {
     bool counts = pool && !(pool->flags & TRACE_POOL_HOST) && unaware_is_replayed(pool) && !unaware_is_malloc(pool) &&
                   pool->number + 1 < model->pool_count;
-    return counts ? model_held(&model->pools[pool->number + 1]) : 0;
+    const struct model_pool *of = counts ? &model->pools[pool->number + 1] : NULL;
+    return !of ? 0 : of->is_asleep ? of->live.given + of->cached : model_held(of);
 }
 
 /* Applies the event, and goes on with what pools hold of devices: no replay counts those of the host. */

@@ -250,6 +250,15 @@ static void find_guesses(struct answer *answer)
         guess(answer, "%s frees were of blocks that the trace does not know", COUNT_TEXT(script->unknown_frees));
 }
 
+/* Whether a pool was asleep at the refusal. */
+static bool had_sleeper(const struct model *model)
+{
+    size_t i = 0;
+    while (i < model->pool_count && !model->pools[i].is_asleep)
+        i++;
+    return i < model->pool_count;
+}
+
 /* Whether there is something to replay. */
 static bool can_replay(struct answer *answer)
 {
@@ -266,6 +275,10 @@ static bool can_replay(struct answer *answer)
               "record.file";
     else if (!answer->changes.pool_count)
         why = "the name of the pool is none that a policy can have";
+    else if (!answer->refusal->event.b && answer->refusal->model.pools[answer->refusal->event.pool->number + 1].has_changed)
+        why = "the settings of the pool had changed since the recording began, and no replay changes them";
+    else if (had_sleeper(&answer->refusal->model))
+        why = "a pool was asleep then, and no replay puts pools to sleep";
     if (why)
         snprintf(answer->why_not, sizeof answer->why_not, "%s", why);
     return !why;
