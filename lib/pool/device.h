@@ -21,8 +21,9 @@ struct weir__spares {
 
 /* The last request for which the neighbours (other processes) gave no memory. Only the thread whose recovery runs uses these members. */
 struct weir__vain {
-    uint64_t picture; /* a hash of the memory that was available and that each neighbour offered */
+    uint64_t picture; /* a hash of the memory that was available, that this process had yielded, and that each neighbour offered */
     uint64_t size, until; /* the bytes of the request; and the time up to which this counts, by weir__service_now() */
+    uint64_t patience; /* nanoseconds that the request had: neighbours may give more to one that has longer */
 };
 
 /* The state of recovery (recover.h), which tries its steps, the *rungs*, in turn; one recovery runs at a time. `lock` guards the members

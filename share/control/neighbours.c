@@ -233,7 +233,7 @@ static bool look(struct rescue *rescue)
     rescue->extra = 0;
     rescue->flags = 0;
     rescue->offers = offered(rescue);
-    rescue->picture = mix(rescue->count, available(rescue));
+    rescue->picture = mix(mix(rescue->count, available(rescue)), rescue->plea->yielded);
     for (size_t i = 0; i < rescue->count; i++)
         rescue->picture = mix(mix(rescue->picture, rescue->neighbours[i].offer), rescue->neighbours[i].yielded);
     return rescue->picture != before;
@@ -350,11 +350,13 @@ static bool help_oneself(struct rescue *rescue)
     return rescue->plea->retry(rescue->plea);
 }
 
-/* Whether a request of at most this size failed a moment ago, with the same figures. */
+/* Whether a request of at most this size, with more than half of the time that this one has, failed a moment ago with the same figures. What
+   neighbours can give takes time: work that uses it has to end, and yielded contents are copied. */
 static bool is_known_vain(const struct rescue *rescue)
 {
     const struct weir__vain *vain = rescue->plea->vain;
-    return vain->picture == rescue->picture && vain->size <= rescue->plea->size && weir__service_now() < vain->until;
+    return vain->picture == rescue->picture && vain->size <= rescue->plea->size && rescue->plea->time_left / 2 <= vain->patience &&
+           weir__service_now() < vain->until;
 }
 
 /* Looks and asks until the request is served, the time is up, or LOOKS_ALIKE looks in a row show the same figures. Another look is
@@ -372,8 +374,9 @@ static void look_and_ask(struct rescue *rescue)
             return;
         nanosleep(&(struct timespec){ .tv_nsec = LOOK_PAUSE }, NULL);
     }
-    *rescue->plea->vain =
-        (struct weir__vain){ .picture = rescue->picture, .size = rescue->plea->size, .until = weir__service_now() + VAIN };
+    *rescue->plea->vain = (struct weir__vain){
+        .picture = rescue->picture, .size = rescue->plea->size, .until = weir__service_now() + VAIN, .patience = rescue->plea->time_left
+    };
 }
 
 static void note(const struct rescue *rescue)
