@@ -35,9 +35,11 @@ struct weir__recovery {
     uint64_t count;       /* recoveries that have ended; the members down to `failed_pool` describe the last one */
     bool rescued;         /* the last recovery found memory */
     weir_rung rung;       /* if rescued: the rung that found the memory */
-    uint64_t failed_size; /* if not rescued: the bytes that were not found; UINT64_MAX: time ran out, so memory may exist */
+    uint64_t failed_size; /* if not rescued: the bytes that were not found, leave_free included; UINT64_MAX: memory may exist, as time ran
+                             out, or the request failed for another reason than lack of memory */
+    uint64_t failed_patience;     /* if not rescued: nanoseconds that the request had */
     unsigned failed_steps;        /* if not rescued: the rungs that were tried, bit (1 << rung) for each */
-    const weir_pool *failed_pool; /* if not rescued: the pool whose cap was in the way; NULL: the device had no memory */
+    const weir_pool *failed_pool; /* if not rescued: the pool that alone was concerned, by its cap for instance; NULL: the device had no memory */
     _Atomic uint64_t recoveries;
     _Atomic uint64_t rescues[WEIR_RUNG_COUNT];
     _Atomic uint64_t asks_sent, bytes_got, asks_received, bytes_given; /* as in weir_device_stats */
