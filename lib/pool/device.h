@@ -39,7 +39,7 @@ struct weir__recovery {
                              out, or the request failed for another reason than lack of memory */
     uint64_t failed_patience;     /* if not rescued: nanoseconds that the request had */
     unsigned failed_steps;        /* if not rescued: the rungs that were tried, bit (1 << rung) for each */
-    const weir_pool *failed_pool; /* if not rescued: the pool that alone was concerned, by its cap for instance; NULL: the device had no memory */
+    const weir_pool *failed_pool; /* if not rescued: the only pool concerned, as it was at its cap; NULL: the device had no memory */
     _Atomic uint64_t recoveries;
     _Atomic uint64_t rescues[WEIR_RUNG_COUNT];
     _Atomic uint64_t asks_sent, bytes_got, asks_received, bytes_given; /* as in weir_device_stats */

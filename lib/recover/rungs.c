@@ -446,6 +446,7 @@ static bool rung_neighbours(struct weir__climb *climb, void **ptr)
     struct neighbours neighbours = { .climb = climb, .ptr = ptr };
     neighbours.plea = (struct weir__plea){ .device = climb->device };
     neighbours.plea.size = weir__pool_needs(climb->request->pool, climb->request->asked);
+    neighbours.plea.grain = climb->request->pool->backing->ops->grain;
     neighbours.plea.yielded = weir__climb_yielded(climb);
     neighbours.plea.prepare = prepare_plea;
     neighbours.plea.spend = spend_for_plea;

@@ -205,15 +205,14 @@ static uint64_t available(const struct rescue *rescue)
     const struct gpu *gpu = rescue->plea->device->w->gpu;
     uint64_t bytes = 0, total;
     gpu->device_memory(rescue->plea->device->index, &bytes, &total);
-    return bytes / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP + weir__device_idle(rescue->plea->device);
+    return bytes / rescue->plea->grain * rescue->plea->grain + weir__device_idle(rescue->plea->device);
 }
 
-/* Bytes that the device lacks for the request, in steps of a pool's growth. At least one step, since the available memory was not
-   enough. */
+/* Bytes that the device lacks for the request, in grains of it. At least one grain, since the available memory was not enough. */
 static uint64_t missing(const struct rescue *rescue)
 {
-    uint64_t needed = (rescue->plea->size + WEIR__GROWTH_STEP - 1) / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP, there = available(rescue);
-    return needed > there && needed - there > WEIR__GROWTH_STEP ? needed - there : WEIR__GROWTH_STEP;
+    uint64_t grain = rescue->plea->grain, needed = (rescue->plea->size + grain - 1) / grain * grain;
+    return weir__larger(weir__less(needed, available(rescue)), grain);
 }
 
 static uint64_t mix(uint64_t picture, uint64_t figure)
@@ -350,8 +349,8 @@ static bool help_oneself(struct rescue *rescue)
     return rescue->plea->retry(rescue->plea);
 }
 
-/* Whether a request of at most this size, with more than half of the time that this one has, failed a moment ago with the same figures. What
-   neighbours can give takes time: work that uses it has to end, and yielded contents are copied. */
+/* Whether a request of at most this size, with half of this one's time at the least, failed a moment ago with the same figures. Neighbours
+   need time to give: work that uses the memory has to end, and yielded contents are copied. */
 static bool is_known_vain(const struct rescue *rescue)
 {
     const struct weir__vain *vain = rescue->plea->vain;

@@ -201,11 +201,12 @@ END_TEST
 /* Joining ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* A request of another pool that is refused while the patient one waits for it. It says nothing to that. */
+#define UNLIKES 3
 static const struct unlike {
     const char *name, *keys; /* of the other pool */
     int fails;               /* code with which the other request's last attempt ends, where the device alone does not see to it */
     weir_status status;      /* of the other request */
-} unlikes[] = {
+} unlikes[UNLIKES] = {
     { "leave_free", "leave_free: 1GiB, " PATIENT, 0, WEIR_OUT_OF_MEMORY },
     { "a short deadline", "on_oom: { deadline: 10s }", 0, WEIR_OUT_OF_MEMORY },
     { "another failure", PATIENT, GPU_UNKNOWN, WEIR_CUDA_ERROR },
@@ -681,7 +682,7 @@ void add_crowd_cases(Suite *suite)
     tcase_add_loop_test(crowd, of_two_requests_that_do_not_fit_together_one_is_served, 0, 2);
     TCase *joined = suite_case(suite, "simulated joining", 120);
     tcase_add_checked_fixture(joined, scene_begin, scene_end);
-    tcase_add_loop_test(joined, refusal_of_another_kind_says_nothing_to_the_request_that_waited_for_it, 0, sizeof unlikes / sizeof unlikes[0]);
+    tcase_add_loop_test(joined, refusal_of_another_kind_says_nothing_to_the_request_that_waited_for_it, 0, UNLIKES);
     suite_add(crowd, what_other_threads_cache_again_and_again_is_still_nobodys);
     tcase_add_loop_test(crowd, what_fits_only_in_its_exact_size_is_served_so, 0, 3);
     suite_add(crowd, block_that_makes_room_in_a_cache_is_waited_for, what_is_freed_while_recovery_waits_for_something_else_is_waited_for,
