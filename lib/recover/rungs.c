@@ -457,7 +457,7 @@ static bool rung_neighbours(struct weir__climb *climb, void **ptr)
         return false;
     weir__request_give_back(climb->request);
     rescue(&neighbours.plea);
-    climb->rungs[WEIR_RUNG_NEIGHBOURS].gave = neighbours.plea.gave;
+    climb->rungs[WEIR_RUNG_NEIGHBOURS].gave += neighbours.plea.gave;
     memcpy(climb->note, neighbours.plea.note, sizeof climb->note);
     return neighbours.rescued;
 }
