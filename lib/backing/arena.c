@@ -433,6 +433,7 @@ static const struct weir__backing_ops ops = {
     .asks_caches = true,
     .large = WEIR__ARENA_LARGE,
     .step = 1,
+    .grain = WEIR__PAGE_UNIT,
     .grow = 450000, /* measured with pages of 64 MiB, as is `trim`; the values lie between those for 32 and for 256 MiB */
     .trim = 600000,
     .sleeps = &weir__mapped_sleeps,

@@ -138,6 +138,7 @@ struct weir__backing_ops {
     bool asks_caches;
     uint64_t large;          /* blocks of this size or more lie apart from smaller ones. 0: no block does */
     uint64_t step;           /* the unit, in bytes, in which memory goes back to the device */
+    uint64_t grain;          /* the unit, in bytes, in which the pool grows */
     uint64_t grow, trim;     /* nanoseconds to map and to give back one GiB (measured on an H200) */
     const struct weir__sleep_ops *sleeps; /* NULL: the memory cannot sleep */
     const char *call_to_free; /* the call, for messages, by which the program frees a block that has outlived its pool */

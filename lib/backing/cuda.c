@@ -367,6 +367,7 @@ static void release(struct weir__backing *backing)
 static const struct weir__backing_ops ops = {
     .lends_idle = true,
     .step = POLICY_GROWTH_STEP,
+    .grain = POLICY_GROWTH_STEP,
     .grow = 830000,
     .trim = 930000,
     .call_to_free = "cudaFreeAsync",

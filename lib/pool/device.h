@@ -21,8 +21,9 @@ struct weir__spares {
 
 /* The last request for which the neighbours (other processes) gave no memory. Only the thread whose recovery runs uses these members. */
 struct weir__vain {
-    uint64_t picture; /* a hash of the memory that was available and that each neighbour offered */
+    uint64_t picture; /* a hash of the memory that was available, that this process had yielded, and that each neighbour offered */
     uint64_t size, until; /* the bytes of the request; and the time up to which this counts, by weir__service_now() */
+    uint64_t patience; /* nanoseconds that the request had: neighbours may give more to one that has longer */
 };
 
 /* The state of recovery (recover.h), which tries its steps, the *rungs*, in turn; one recovery runs at a time. `lock` guards the members
@@ -34,9 +35,11 @@ struct weir__recovery {
     uint64_t count;       /* recoveries that have ended; the members down to `failed_pool` describe the last one */
     bool rescued;         /* the last recovery found memory */
     weir_rung rung;       /* if rescued: the rung that found the memory */
-    uint64_t failed_size; /* if not rescued: the bytes that were not found; UINT64_MAX: time ran out, so memory may exist */
+    uint64_t failed_size; /* if not rescued: the bytes that were not found, leave_free included; UINT64_MAX: memory may exist, as time ran
+                             out, or the request failed for another reason than lack of memory */
+    uint64_t failed_patience;     /* if not rescued: nanoseconds that the request had */
     unsigned failed_steps;        /* if not rescued: the rungs that were tried, bit (1 << rung) for each */
-    const weir_pool *failed_pool; /* if not rescued: the pool whose cap was in the way; NULL: the device had no memory */
+    const weir_pool *failed_pool; /* if not rescued: the only pool concerned, as it was at its cap; NULL: the device had no memory */
     _Atomic uint64_t recoveries;
     _Atomic uint64_t rescues[WEIR_RUNG_COUNT];
     _Atomic uint64_t asks_sent, bytes_got, asks_received, bytes_given; /* as in weir_device_stats */

@@ -21,6 +21,7 @@ struct weir__climb {
     struct weir__device *device;
     const struct gpu *gpu;
     uint64_t deadline; /* by gpu->now() */
+    uint64_t patience; /* nanoseconds until the deadline when the climb began */
     bool is_used_up;   /* a call of CUDA ended after the deadline: do not call CUDA for this request again */
     bool has_more;     /* a callback has measurably helped in this round, so another round may help */
     uint64_t number;   /* of this climb, unique in the process; a callback that did not help in this climb is not called again by it */

@@ -157,12 +157,16 @@ static bool wait_for_turn(struct weir__climb *climb, struct weir__recovery *reco
     return recovery->count != count;
 }
 
-/* Returns whether the failure of the last recovery shows that this request cannot be served either. */
-static bool was_just_refused(const struct weir__recovery *recovery, const struct weir__request *request)
+/* Returns whether the failure of the last recovery shows that this request cannot be served either. It does not if this request has twice
+   the time or more: neighbours may need that. */
+static bool was_just_refused(const struct weir__recovery *recovery, const struct weir__climb *climb)
 {
-    unsigned steps = atomic_load(&request->pool->settings.steps);
-    return !recovery->rescued && request->asked >= recovery->failed_size && (steps & ~recovery->failed_steps) == 0 &&
-           (!recovery->failed_pool || recovery->failed_pool == request->pool);
+    const weir_pool *pool = climb->request->pool;
+    unsigned steps = atomic_load(&pool->settings.steps);
+    uint64_t left = weir__less(climb->deadline, climb->gpu->now());
+    return !recovery->rescued && weir__pool_needs(pool, climb->request->asked) >= recovery->failed_size &&
+           (steps & ~recovery->failed_steps) == 0 && left / 2 <= recovery->failed_patience &&
+           (recovery->failed_pool ? recovery->failed_pool == pool : !pool->native.is_host);
 }
 
 static void count_rescue(struct weir__recovery *recovery, weir_rung rung)
@@ -201,7 +205,7 @@ static bool joined(struct weir__climb *climb, struct weir__recovery *recovery, b
         pthread_mutex_lock(&recovery->lock);
         if (!ended)
             climb->why = "the deadline passed while another request recovered";
-        else if (recovery->count > begun && was_just_refused(recovery, climb->request))
+        else if (recovery->count > begun && was_just_refused(recovery, climb))
             climb->why = "another request has just climbed the whole ladder in vain: nothing was tried again";
     }
     if (!climb->why)
@@ -210,19 +214,27 @@ static bool joined(struct weir__climb *climb, struct weir__recovery *recovery, b
     return climb->why;
 }
 
+/* Returns whether the device lacked the memory, and not only this pool, which was at its cap, has host memory, or has no addresses left. */
+static bool is_for_device(const struct weir__request *request)
+{
+    bool is_lack = !request->ask.lack || request->ask.lack == WEIR__LACK_FREE;
+    return is_lack && !request->at_cap && !request->pool->native.is_host;
+}
+
 static void end_recovery(struct weir__recovery *recovery, const struct weir__climb *climb, bool rescued, weir_rung rung)
 {
     const struct weir__request *request = climb->request;
-    bool is_sure = !weir__climb_is_late(climb);
+    bool is_sure = !weir__climb_is_late(climb) && !weir__climb_is_over(climb);
     count_recovery(recovery, rescued, rung);
     pthread_mutex_lock(&recovery->lock);
     recovery->running = false;
     recovery->count++;
     recovery->rescued = rescued;
     recovery->rung = rung;
-    recovery->failed_size = is_sure ? request->asked : UINT64_MAX;
+    recovery->failed_size = is_sure ? weir__pool_needs(request->pool, request->asked) : UINT64_MAX;
+    recovery->failed_patience = climb->patience;
     recovery->failed_steps = atomic_load(&request->pool->settings.steps);
-    recovery->failed_pool = request->at_cap ? request->pool : NULL;
+    recovery->failed_pool = is_for_device(request) ? NULL : request->pool;
     pthread_cond_broadcast(&recovery->ended);
     pthread_mutex_unlock(&recovery->lock);
 }
@@ -311,7 +323,8 @@ weir_status weir__recover(struct weir__request *request, void **ptr)
     weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
     struct weir__climb climb = { .request = request, .device = pool->device, .gpu = gpu, .number = atomic_fetch_add(&climbs, 1) + 1 };
-    climb.deadline = gpu->now() + deadline_left(request);
+    climb.patience = deadline_left(request);
+    climb.deadline = gpu->now() + climb.patience;
     request->deadline = climb.deadline;
     weir__request_note_wait(request);
     if (climb_from(&climb, ptr))

@@ -15,6 +15,7 @@
 struct weir__plea {
     struct weir__device *device;
     uint64_t size;        /* bytes that the request needs */
+    uint64_t grain;       /* the unit, in bytes, in which it takes memory from the device */
     uint64_t yielded;     /* bytes that spend() can find beside idle memory */
     uint64_t time_left;   /* nanoseconds */
     uint64_t gave;        /* out: bytes that neighbours gave */

@@ -446,6 +446,7 @@ static bool rung_neighbours(struct weir__climb *climb, void **ptr)
     struct neighbours neighbours = { .climb = climb, .ptr = ptr };
     neighbours.plea = (struct weir__plea){ .device = climb->device };
     neighbours.plea.size = weir__pool_needs(climb->request->pool, climb->request->asked);
+    neighbours.plea.grain = climb->request->pool->backing->ops->grain;
     neighbours.plea.yielded = weir__climb_yielded(climb);
     neighbours.plea.prepare = prepare_plea;
     neighbours.plea.spend = spend_for_plea;
@@ -456,7 +457,7 @@ static bool rung_neighbours(struct weir__climb *climb, void **ptr)
         return false;
     weir__request_give_back(climb->request);
     rescue(&neighbours.plea);
-    climb->rungs[WEIR_RUNG_NEIGHBOURS].gave = neighbours.plea.gave;
+    climb->rungs[WEIR_RUNG_NEIGHBOURS].gave += neighbours.plea.gave;
     memcpy(climb->note, neighbours.plea.note, sizeof climb->note);
     return neighbours.rescued;
 }

@@ -205,15 +205,14 @@ static uint64_t available(const struct rescue *rescue)
     const struct gpu *gpu = rescue->plea->device->w->gpu;
     uint64_t bytes = 0, total;
     gpu->device_memory(rescue->plea->device->index, &bytes, &total);
-    return bytes / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP + weir__device_idle(rescue->plea->device);
+    return bytes / rescue->plea->grain * rescue->plea->grain + weir__device_idle(rescue->plea->device);
 }
 
-/* Bytes that the device lacks for the request, in steps of a pool's growth. At least one step, since the available memory was not
-   enough. */
+/* Bytes that the device lacks for the request, in grains of it. At least one grain, since the available memory was not enough. */
 static uint64_t missing(const struct rescue *rescue)
 {
-    uint64_t needed = (rescue->plea->size + WEIR__GROWTH_STEP - 1) / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP, there = available(rescue);
-    return needed > there && needed - there > WEIR__GROWTH_STEP ? needed - there : WEIR__GROWTH_STEP;
+    uint64_t grain = rescue->plea->grain, needed = (rescue->plea->size + grain - 1) / grain * grain;
+    return weir__larger(weir__less(needed, available(rescue)), grain);
 }
 
 static uint64_t mix(uint64_t picture, uint64_t figure)
@@ -233,7 +232,7 @@ static bool look(struct rescue *rescue)
     rescue->extra = 0;
     rescue->flags = 0;
     rescue->offers = offered(rescue);
-    rescue->picture = mix(rescue->count, available(rescue));
+    rescue->picture = mix(mix(rescue->count, available(rescue)), rescue->plea->yielded);
     for (size_t i = 0; i < rescue->count; i++)
         rescue->picture = mix(mix(rescue->picture, rescue->neighbours[i].offer), rescue->neighbours[i].yielded);
     return rescue->picture != before;
@@ -350,11 +349,13 @@ static bool help_oneself(struct rescue *rescue)
     return rescue->plea->retry(rescue->plea);
 }
 
-/* Whether a request of at most this size failed a moment ago, with the same figures. */
+/* Whether a request of at most this size, with half of this one's time at the least, failed a moment ago with the same figures. Neighbours
+   need time to give: work that uses the memory has to end, and yielded contents are copied. */
 static bool is_known_vain(const struct rescue *rescue)
 {
     const struct weir__vain *vain = rescue->plea->vain;
-    return vain->picture == rescue->picture && vain->size <= rescue->plea->size && weir__service_now() < vain->until;
+    return vain->picture == rescue->picture && vain->size <= rescue->plea->size && rescue->plea->time_left / 2 <= vain->patience &&
+           weir__service_now() < vain->until;
 }
 
 /* Looks and asks until the request is served, the time is up, or LOOKS_ALIKE looks in a row show the same figures. Another look is
@@ -372,8 +373,9 @@ static void look_and_ask(struct rescue *rescue)
             return;
         nanosleep(&(struct timespec){ .tv_nsec = LOOK_PAUSE }, NULL);
     }
-    *rescue->plea->vain =
-        (struct weir__vain){ .picture = rescue->picture, .size = rescue->plea->size, .until = weir__service_now() + VAIN };
+    *rescue->plea->vain = (struct weir__vain){
+        .picture = rescue->picture, .size = rescue->plea->size, .until = weir__service_now() + VAIN, .patience = rescue->plea->time_left
+    };
 }
 
 static void note(const struct rescue *rescue)

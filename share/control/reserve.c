@@ -235,7 +235,7 @@ static weir_status await_memory(struct weir__device *device, uint64_t bytes, uin
 {
     struct wish wish = { .bytes = bytes, .claimed = UINT64_MAX };
     wish.plea = (struct weir__plea){
-        .device = device, .prepare = prepare_nothing, .retry = is_granted, .spend = spend_nothing, .vain = &wish.vain
+        .device = device, .grain = 1, .prepare = prepare_nothing, .retry = is_granted, .spend = spend_nothing, .vain = &wish.vain
     };
     uint64_t now, ask = 0, pause = ASK_FIRST;
     if (is_granted(&wish.plea)) /* all of it is free, so the pools need not have any of it */

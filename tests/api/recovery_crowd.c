@@ -2,6 +2,7 @@
 /* recovery_crowd.c - requests beside each other at a bound: none fails that would have been served alone, or to the byte. */
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/pool/weir_internal.h"
@@ -194,6 +195,126 @@ START_TEST(of_two_requests_that_do_not_fit_together_one_is_served)
         scene_sync(weir_stream_handle(rivals[0].s));
         scene_sync(weir_stream_handle(rivals[1].s));
     }
+}
+END_TEST
+
+/* Joining ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* A request of another pool that is refused while the patient one waits for it. It says nothing to that. */
+#define UNLIKES 3
+static const struct unlike {
+    const char *name, *keys; /* of the other pool */
+    int fails;               /* code with which the other request's last attempt ends, where the device alone does not see to it */
+    weir_status status;      /* of the other request */
+} unlikes[UNLIKES] = {
+    { "leave_free", "leave_free: 1GiB, " PATIENT, 0, WEIR_OUT_OF_MEMORY },
+    { "a short deadline", "on_oom: { deadline: 10s }", 0, WEIR_OUT_OF_MEMORY },
+    { "another failure", PATIENT, GPU_UNKNOWN, WEIR_CUDA_ERROR },
+};
+
+/* The patient request joins the recovery of one before it. It is held up before it tries again, until the other request recovers, and joins
+   that recovery too. */
+enum patient_state { PATIENT_NEW, PATIENT_WAITS, PATIENT_GOES_ON, PATIENT_WAITS_AGAIN };
+
+static struct {
+    struct gpu gpu;
+    const struct unlike *unlike;
+    weir_stream *s; /* of the patient request */
+    void *hoard;    /* that the last callback frees */
+    atomic_uint calls; /* of the callback */
+    _Atomic enum patient_state state;
+} joining;
+static _Thread_local bool is_patient;
+
+/* A thread asks for the time under the lock of the recovery just before it waits for that. */
+static uint64_t joining_now(void)
+{
+    pthread_mutex_t *lock = &scene.w->devices[0].recovery.lock;
+    enum patient_state state = atomic_load(&joining.state);
+    bool waits = is_patient && pthread_mutex_trylock(lock) != 0;
+    if (is_patient && !waits)
+        pthread_mutex_unlock(lock);
+    if (waits && state != PATIENT_WAITS)
+        atomic_store(&joining.state, state == PATIENT_NEW ? PATIENT_WAITS : PATIENT_WAITS_AGAIN);
+    if (is_patient && !waits && state == PATIENT_WAITS) {
+        while (atomic_load(&joining.calls) < 2)
+            sched_yield();
+        atomic_store(&joining.state, PATIENT_GOES_ON);
+    }
+    return hook_base()->now();
+}
+
+static void await_state(enum patient_state state)
+{
+    while (atomic_load(&joining.state) != state)
+        sched_yield();
+}
+
+static uint64_t wait_then_spare(void *data, int device, uint64_t needed)
+{
+    (void)data, (void)device, (void)needed;
+    void *hoard = joining.hoard;
+    unsigned call = atomic_fetch_add(&joining.calls, 1);
+    if (call < 2) {
+        await_state(call ? PATIENT_WAITS_AGAIN : PATIENT_WAITS);
+        if (call && joining.unlike->fails)
+            sim_fail("malloc_async", 1, joining.unlike->fails);
+        return call && joining.unlike->fails; /* as if it had helped, so that the request is tried again */
+    }
+    joining.hoard = NULL;
+    if (hoard)
+        scene_free(joining.s, hoard);
+    return hoard ? 512 * MIB : 0;
+}
+
+static void *ask_for_64(void *data)
+{
+    struct rival *rival = data;
+    is_patient = rival->s == joining.s;
+    rival->status = weir_stream_malloc(rival->s, &rival->ptr, 64 * MIB);
+    return NULL;
+}
+
+static void begin_rival(struct rival *rival, weir_stream *s)
+{
+    *rival = (struct rival){.s = s};
+    ck_assert_int_eq(pthread_create(&rival->thread, NULL, ask_for_64, rival), 0);
+}
+
+START_TEST(refusal_of_another_kind_says_nothing_to_the_request_that_waited_for_it)
+{
+    struct rival before, other, patient;
+    char policy[512];
+    unsigned id;
+    joining.unlike = &unlikes[_i];
+    atomic_store(&joining.calls, 0);
+    atomic_store(&joining.state, PATIENT_NEW);
+    snprintf(policy, sizeof policy,
+             "weir: 1\ndefaults: { pool: main }\n"
+             "pools:\n  main: { small_below: 0, cache: off, " PATIENT " }\n  other: { small_below: 0, cache: off, %s }\n"
+             "streams: { other: { pool: other } }\n", joining.unlike->keys);
+    scene_open(policy);
+    joining.s = scene_create(NULL);
+    weir_stream *s = scene_create("other");
+    joining.hoard = scene_malloc(joining.s, 512 * MIB);
+    void *rest = scene_malloc(joining.s, scene.memory / (32 * MIB) * (32 * MIB) - 544 * MIB);
+    scene_ok(weir_oom_add(scene.w, wait_then_spare, NULL, NULL, &id), "weir_oom_add");
+    joining.gpu = *hook_base();
+    joining.gpu.now = joining_now;
+    hook_set(&joining.gpu);
+    begin_rival(&before, s);
+    while (!atomic_load(&joining.calls))
+        sched_yield();
+    begin_rival(&patient, joining.s);
+    pthread_join(before.thread, NULL);
+    begin_rival(&other, s);
+    pthread_join(other.thread, NULL);
+    pthread_join(patient.thread, NULL);
+    hook_set(NULL);
+    ck_assert_msg(other.status == joining.unlike->status, "%s: the other: %s", joining.unlike->name, weir_status_name(other.status));
+    ck_assert_msg(patient.status == WEIR_OK, "%s: the patient: %s", joining.unlike->name, weir_status_name(patient.status));
+    scene_free(joining.s, patient.ptr);
+    scene_free(joining.s, rest);
 }
 END_TEST
 
@@ -559,6 +680,9 @@ void add_crowd_cases(Suite *suite)
     tcase_add_loop_test(crowd, request_that_cannot_succeed_makes_no_other_fail, 0, 6);
     tcase_add_loop_test(crowd, what_only_was_asked_for_is_no_peak, 0, 3);
     tcase_add_loop_test(crowd, of_two_requests_that_do_not_fit_together_one_is_served, 0, 2);
+    TCase *joined = suite_case(suite, "simulated joining", 120);
+    tcase_add_checked_fixture(joined, scene_begin, scene_end);
+    tcase_add_loop_test(joined, refusal_of_another_kind_says_nothing_to_the_request_that_waited_for_it, 0, UNLIKES);
     suite_add(crowd, what_other_threads_cache_again_and_again_is_still_nobodys);
     tcase_add_loop_test(crowd, what_fits_only_in_its_exact_size_is_served_so, 0, 3);
     suite_add(crowd, block_that_makes_room_in_a_cache_is_waited_for, what_is_freed_while_recovery_waits_for_something_else_is_waited_for,

@@ -153,6 +153,19 @@ START_TEST(seven_neighbours_give_a_little_each)
 }
 END_TEST
 
+/* Arenas grow by 2 MiB, and claims by the byte. Pools of CUDA's would need 32 MiB here. */
+START_TEST(arena_and_claim_are_rescued_by_less_than_a_growth_step_of_cudas)
+{
+    struct player *holder = enter_with("holder", "backing: arena, "), *asker = enter_with("asker", "backing: arena, ");
+    take(holder, "live", 512);
+    idle(holder, 16);
+    take(asker, "a", 496);
+    stage_say(asker, _i ? "reserve 504MiB 100000" : "malloc b 8MiB s");
+    check_asked(holder, 1, 16);
+    check_holds(holder, 512);
+}
+END_TEST
+
 /* More often, and faster, than a neighbour lets itself be asked: then the request takes longer. */
 START_TEST(rescues_in_a_row_are_slowed_down_and_not_refused)
 {
@@ -495,6 +508,7 @@ static void add_rescues(Suite *suite)
               largest_is_asked_first_and_a_smaller_one_left_alone, two_who_have_not_enough_alone_rescue_together,
               seven_neighbours_give_a_little_each, rescues_in_a_row_are_slowed_down_and_not_refused, caches_of_a_neighbour_are_emptied,
               every_pool_of_a_neighbour_counts);
+    tcase_add_loop_test(tcase, arena_and_claim_are_rescued_by_less_than_a_growth_step_of_cudas, 0, 2);
     tcase = stage_case(suite, "nobody can help");
     suite_add(tcase, neighbours_who_have_not_enough_together_are_not_asked_to_give, report_tells_of_the_neighbours,
               report_counts_no_process_of_another_gpu, report_names_processes_that_use_this_gpu, who_is_alone_runs_out,

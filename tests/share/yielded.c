@@ -100,6 +100,40 @@ START_TEST(what_is_yielded_here_counts_beside_the_offers_of_neighbours)
 }
 END_TEST
 
+/* The same request has just failed, and neither the device nor its neighbour has more since. */
+START_TEST(request_that_failed_succeeds_once_its_own_process_has_yielded_enough)
+{
+    struct player *holder = enter_idle("holder", 96);
+    struct player *asker = stage_enter((struct role){
+        .name = "asker",
+        .policy = "weir: 1\ncontrol: true\ndefaults: { pool: p }\n"
+                  "pools:\n  p: { devices: [0], backing: arena }\n  q: { devices: [0], on_oom: { deadline: 100s } }\n"});
+    take(asker, "a", 96);
+    stage_refuses(asker, "WEIR_OUT_OF_MEMORY", "pool_malloc q b 175MiB s");
+    stage_say(asker, "yield p; pool_malloc q b 175MiB s");
+    check_holds(asker, 0);
+    check_holds(holder, 0);
+}
+END_TEST
+
+/* What is yielded is in use until the owner's kernel ends. A request that waits half a second for it says nothing to one that may wait longer. */
+START_TEST(request_in_a_hurry_makes_no_patient_one_give_up)
+{
+    struct player *owner = enter_with("owner", "backing: arena, ");
+    struct player *asker = stage_enter((struct role){
+        .name = "asker",
+        .policy = "weir: 1\ncontrol: true\ndefaults: { pool: p }\n"
+                  "pools:\n  p: { devices: [0], on_oom: { deadline: 500ms } }\n  q: { devices: [0], on_oom: { deadline: 100s } }\n"});
+    take(owner, "a", 128);
+    stage_say(owner, "fill a 7 s; delay %u s; yield p", stage_long() / 2);
+    run_out(asker, 192);
+    stage_say(asker, "pool_malloc q b 192MiB s");
+    check_holds(owner, 0);
+    stage_say(asker, "free b s; synchronize s; trim q");
+    stage_say(owner, "wake p; check a 7 s");
+}
+END_TEST
+
 START_TEST(memory_in_use_is_not_given)
 {
     struct player *owner = enter_yielding("owner", 128), *asker = enter_in_a_hurry("asker");
@@ -158,7 +192,9 @@ int main(void)
     TCase *tcase = stage_small_case(suite, "yielded");
     suite_add(tcase, neighbour_gets_what_is_yielded_and_the_owner_gets_it_back, idle_memory_of_any_neighbour_goes_before_what_is_yielded,
               process_gives_what_it_has_yielded_itself_before_its_neighbours_do, claim_gets_what_a_neighbour_has_yielded,
-              claimant_keeps_what_it_has_yielded_itself, memory_in_use_is_not_given, killed_asker_leaves_the_owner_whole,
+              claimant_keeps_what_it_has_yielded_itself, memory_in_use_is_not_given,
+              request_that_failed_succeeds_once_its_own_process_has_yielded_enough, request_in_a_hurry_makes_no_patient_one_give_up,
+              killed_asker_leaves_the_owner_whole,
               wake_that_meets_a_request_succeeds_or_makes_it_wait);
     tcase_add_loop_test(tcase, what_is_yielded_here_counts_beside_the_offers_of_neighbours, 0, 2);
     tcase_add_loop_test(tcase, no_wake_fails_beside_a_neighbour_that_uses_nothing, 0, 2);
