@@ -38,6 +38,10 @@ nothing_left() {
 }
 check "claim_ends_with_the_command" nothing_left
 check "status_is_the_commands" exits 7 run --gpu=sim --reserve=1MiB sh -c 'exit 7'
+without_streams() {
+    run --reserve=1MiB sh -c '[ ! -e /proc/self/fd/0 ] && [ ! -e /proc/self/fd/1 ]' <&- >&- 2>"$err"
+}
+check "claim_becomes_no_standard_stream_that_is_closed" without_streams
 check "claim_of_bytes_without_a_unit_is_taken" exits 0 run --gpu=sim --reserve=1048576 --wait=0.5 true
 
 # refused STATUS ARGUMENT…: nothing is run.
