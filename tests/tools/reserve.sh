@@ -86,6 +86,23 @@ closed() {
 }
 check "place_that_others_can_write_to_exits_2" closed
 
+actor=${weir%/tools/weir}/tests/tools/worker
+export WEIR_POLICY="$tap_dir/idle.yaml"
+policy idle.yaml <<YAML
+weir: 1
+control: true
+defaults: { pool: work }
+pools: { work: { backing: arena, cache: off } }
+YAML
+check "worker_begins" begin idler 3
+check "worker_takes_memory" tell idler 3 malloc 800
+check "worker_frees_it" tell idler 3 free
+check "claim_of_memory_that_is_not_free_exits_75" exits 75 run --gpu=sim --reserve=600MiB true
+check "claim_of_memory_that_is_not_free_says_what_to_do" says "$err" "but only 224 MiB free" "Wait longer, as neighbours are asked meanwhile"
+check "claim_that_waits_gets_it_from_a_neighbour" exits 0 run --gpu=sim --reserve=600MiB --wait=1m true
+check "worker_quits" eval 'echo quit >&3 && bury "$begun"'
+unset WEIR_POLICY
+
 # heard: waits until a command says that it runs, and the number of its process.
 heard() {
     number=$(timeout 60 head -n 1 there)
