@@ -179,12 +179,17 @@ static int make_claim(const struct command_call *call, uint64_t bytes, unsigned 
     close(ends[0]);
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
         ;
-    if (is_told && claimed.status == WEIR_OK && fcntl(fd, F_SETFD, 0) == 0) {
+    /* Where standard streams are closed, it must not become one of them: what the command prints would get into the file of claims. */
+    int kept = is_told && claimed.status == WEIR_OK ? fcntl(fd, F_DUPFD, STDERR_FILENO + 1) : -1;
+    int code = errno;
+    if (fd >= 0)
+        close(fd);
+    if (kept >= 0) {
         const char *others = variable("WEIR_RESERVATION");
         set_variable("WEIR_RESERVATION", format_text("%s%s%016" PRIx64, others ? others : "", others ? "," : "", claimed.mark));
         return EXIT_GOOD;
     }
-    complain("run: --reserve: %s", is_told ? claimed.text : "the process that was to claim has died");
+    complain("run: --reserve: %s", !is_told ? "the process that was to claim has died" : claimed.status ? claimed.text : strerror(code));
     return is_told && claimed.status == WEIR_TIMEOUT ? EXIT_NO_ROOM : EXIT_TROUBLE;
 }
 

@@ -19,10 +19,25 @@ static const struct command_option options[] = {
     {0},
 };
 
-/* Of several weirs those that have yielded nothing are not meant if another one has. */
-static bool is_not_meant(const struct process *process, const void *any)
+/* What decides whether a weir is meant. */
+struct meant {
+    const struct command_call *call;
+    const struct processes *answers;
+};
+
+/* Where an operand means a process with several weirs, those that have yielded nothing are passed over if another one has. */
+static bool is_not_meant(const struct process *process, const void *data)
 {
-    return process->status == WEIR_NOT_FOUND && *(const bool *)any;
+    const struct meant *meant = data;
+    const char *name = process_name(process, &(struct text){{0}});
+    bool has_other = false, is_named = false; /* processes_drop() moves answers that stay, and does not lose them meanwhile */
+    for (size_t i = 0; i < meant->answers->count; i++) {
+        const struct process *other = &meant->answers->items[i];
+        has_other = has_other || (other->status == WEIR_OK && other->pid == process->pid && other->is_elsewhere == process->is_elsewhere);
+    }
+    for (int i = 0; i < meant->call->count; i++)
+        is_named = is_named || strcmp(meant->call->operands[i], name) == 0 || strcmp(meant->call->operands[i], process->socket) == 0;
+    return process->status == WEIR_NOT_FOUND && has_other && !is_named;
 }
 
 static void add_gift(struct json *json, const struct process *process)
@@ -37,7 +52,7 @@ static int change(const char *subcommand, enum wire_type type, const struct comm
 {
     const struct option_value *pool = &call->options[OPT_POOL], *timeout = &call->options[OPT_TIMEOUT];
     unsigned timeout_ms = timeout->given ? processes_timeout(timeout) : PATIENCE_MS;
-    bool is_json = call->options[OPT_JSON].given, any = false;
+    bool is_json = call->options[OPT_JSON].given;
     uint64_t wait_ms = (uint64_t)timeout_ms * 3 / 4; /* the rest is for copying, and the way there and back */
     struct wire_message question = {.type = type};
     struct processes processes;
@@ -49,9 +64,7 @@ static int change(const char *subcommand, enum wire_type type, const struct comm
     snprintf(question.u.sleep.pool, sizeof question.u.sleep.pool, "%s", pool->given ? pool->text : "");
     int status = processes_find(subcommand, call->count, call->operands, timeout_ms, &processes);
     processes_send(&processes, &question, timeout_ms);
-    for (size_t i = 0; i < processes.count; i++)
-        any = any || processes.items[i].status == WEIR_OK;
-    processes_drop(&processes, is_not_meant, &any);
+    processes_drop(&processes, is_not_meant, &(struct meant){.call = call, .answers = &processes});
     for (size_t i = 0; i < processes.count; i++) {
         const struct process *process = &processes.items[i];
         const char *name = process_name(process, &(struct text){{0}});

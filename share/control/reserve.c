@@ -245,7 +245,8 @@ static weir_status await_memory(struct weir__device *device, uint64_t bytes, uin
         now = weir__service_now();
         if (now >= deadline)
             return weir__fail(error, WEIR_TIMEOUT, "device %d has room for this claim beside the others, but only %s free, and %s are still to "
-                                                   "come: programs that claim nothing have the rest%s%s",
+                                                   "come: programs that claim nothing have the rest. Wait longer, as neighbours "
+                                                   "are asked meanwhile, or end one of them%s%s",
                               device->index, WEIR__BYTES(wish.free), WEIR__BYTES(wish.lacking), wish.plea.note[0] ? "; " : "", wish.plea.note);
         if (now >= ask) {
             /* Memory that is idle here counts as had already, and share_neighbours_rescue() counts it as available. */

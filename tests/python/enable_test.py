@@ -12,6 +12,7 @@ from tap import fact, has
 
 POLICY = tap.write("policy.yaml", "weir: 1\npools:\n  work: { small_below: 0 }\n")
 OTHER = tap.write("other.yaml", "weir: 1\n")
+ARENA = tap.write("arena.yaml", "weir: 1\npools:\n  work: { backing: arena }\n")
 BAD = tap.write("bad.yaml", "weir: 1\npools:\n  work: { size: 3 }\n")
 
 # What comes before the code of each fact. tell() prints the text of the error that a call raises.
@@ -21,7 +22,7 @@ from weir import _library
 # Nothing here runs a kernel.
 enable_on_gpu, weir.torch.enable = weir.torch.enable, functools.partial(weir.torch.enable, gpu="sim")
 mem_pool_allocator = functools.partial(weir.torch.mem_pool_allocator, gpu="sim")
-POLICY, OTHER, BAD = %r, %r, %r
+POLICY, OTHER, ARENA, BAD = %r, %r, %r, %r
 memory = torch.cuda.memory
 def tell(function, *arguments, **keywords):
     try:
@@ -31,6 +32,7 @@ def tell(function, *arguments, **keywords):
 """ % (
     POLICY,
     OTHER,
+    ARENA,
     BAD,
 )
 
@@ -830,6 +832,48 @@ def allocator_for_mem_pools_is_one_that_lives_for_ever():
 @fact
 def bad_policy_for_mem_pools_is_an_error():
     has(torch("tell(mem_pool_allocator, BAD)"), "WeirError BAD_POLICY", BAD + ":3:11")
+
+
+YIELDED = """
+    import json, tap
+    weir.torch.enable(ARENA, shim=False)
+    torch.cuda.init()
+    library = _library.load()
+    host = tap.Host(library.path)
+    host.malloc(1 << 20)
+    yielded = lambda: sum(pool["yielded"] for pool in json.loads(library.stats_json(0))["pools"])
+    def body(**options):
+        with weir.torch.yielded("work", **options):
+            print(yielded() > 0, end=" ")
+"""
+
+
+@fact
+def yield_that_is_refused_on_one_device_leaves_none_yielded():
+    has(
+        torch(
+            YIELDED
+            + """
+    library.pool("work", 1)
+    first = library.pool_yield
+    def refuse_second(pool, flags):
+        first(pool, flags)
+        library.pool_yield = lambda pool, flags: library.pool("none", 1)
+    library.pool_yield = refuse_second
+    tell(body)
+    print("then", yielded())
+    """,
+            WEIR_SIM="devices=2",
+        ),
+        "no pool 'none'",
+        "then 0",
+    )
+
+
+@fact
+def yield_with_a_bad_timeout_is_refused_at_its_beginning():
+    has(torch(YIELDED + "    tell(body, timeout=-1)\n    tell(body)\n"), "ValueError None timeout=-1: write seconds", "True returned None")
+    assert "True ValueError" not in torch(YIELDED + "    tell(body, timeout=-1)\n")
 
 
 tap.main()

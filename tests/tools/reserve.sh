@@ -38,6 +38,10 @@ nothing_left() {
 }
 check "claim_ends_with_the_command" nothing_left
 check "status_is_the_commands" exits 7 run --gpu=sim --reserve=1MiB sh -c 'exit 7'
+without_streams() {
+    run --reserve=1MiB sh -c '[ ! -e /proc/self/fd/0 ] && [ ! -e /proc/self/fd/1 ]' <&- >&- 2>"$err"
+}
+check "claim_becomes_no_standard_stream_that_is_closed" without_streams
 check "claim_of_bytes_without_a_unit_is_taken" exits 0 run --gpu=sim --reserve=1048576 --wait=0.5 true
 
 # refused STATUS ARGUMENT…: nothing is run.
@@ -81,6 +85,23 @@ closed() {
         says "$err" "claims cannot lie in $tap_dir/open/weir/control, which may be written to by others"
 }
 check "place_that_others_can_write_to_exits_2" closed
+
+actor=${weir%/tools/weir}/tests/tools/worker
+export WEIR_POLICY="$tap_dir/idle.yaml"
+policy idle.yaml <<YAML
+weir: 1
+control: true
+defaults: { pool: work }
+pools: { work: { backing: arena, cache: off } }
+YAML
+check "worker_begins" begin idler 3
+check "worker_takes_memory" tell idler 3 malloc 800
+check "worker_frees_it" tell idler 3 free
+check "claim_of_memory_that_is_not_free_exits_75" exits 75 run --gpu=sim --reserve=600MiB true
+check "claim_of_memory_that_is_not_free_says_what_to_do" says "$err" "but only 224 MiB free" "Wait longer, as neighbours are asked meanwhile"
+check "claim_that_waits_gets_it_from_a_neighbour" exits 0 run --gpu=sim --reserve=600MiB --wait=1m true
+check "worker_quits" eval 'echo quit >&3 && bury "$begun"'
+unset WEIR_POLICY
 
 # heard: waits until a command says that it runs, and the number of its process.
 heard() {

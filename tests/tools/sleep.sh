@@ -62,10 +62,20 @@ check "second_worker_frees_it" tell two 4 free
 check "worker_wakes_by_itself" tell one 3 wake
 check "worker_takes_more" tell one 3 malloc 64
 
+# Others that are named.
+check "worker_yields_what_it_has" tell one 3 yield
+for name in sleep wake; do
+    check "${name}_of_two_processes_exits_1_where_one_has_yielded_nothing" asks 1 $name "$one" "$begun"
+    check "${name}_of_two_processes_says_which_one_has_yielded_nothing" says "$err" "process $begun: this process has yielded no pool"
+done
+check "worker_wakes_what_it_has" tell one 3 wake
+
 # A second weir has yielded nothing, and is not meant.
 check "worker_opens_a_second_weir" tell one 3 open
 check "worker_yields_once_more" tell one 3 yield
 check "one_of_two_weirs_sleeps" asks 0 sleep "$one"
 check "the_other_one_is_passed_over" says "$out" "process $one.1 (worker): gave 320 MiB in "
+check "weir_that_is_named_is_not_passed_over" asks 1 sleep "$one.1" "$one.2"
+check "weir_that_is_named_is_told_of" says "$err" "process $one.2: this process has yielded no pool"
 check "worker_is_woken" tell one 3 wake
 done_testing

@@ -6,6 +6,7 @@ while yielded() only if somebody needs it.
 
 import ctypes
 import json
+import math
 from contextlib import contextmanager
 from typing import Iterator, List, Optional
 
@@ -24,7 +25,7 @@ def _flags(contents: Optional[str], retain: bool) -> int:
 def _milliseconds(timeout: float) -> int:
     if not 0 <= timeout <= 4294967:
         raise ValueError(f"timeout={timeout!r}: write seconds, from 0 to 4294967")
-    return int(timeout * 1000)
+    return math.ceil(timeout * 1000)  # 0 means something else than the shortest time
 
 
 def _devices(device: Optional[int]) -> List[int]:
@@ -80,15 +81,22 @@ def yielded(
     This costs nothing unless another pool or process needs the memory: then the pool is put to sleep. At the end it is
     woken. If the contents may be given up (contents="discard"), use yield_pool() and wake(), which says whether they were.
     """
-    yield_pool(name, contents=contents, retain=retain, device=device)
+    flags, milliseconds = _flags(contents, retain), _milliseconds(timeout)
+    library = _library.load()
+    begun: List[ctypes.c_void_p] = []
     try:
+        # Where one device refuses, the pools of those before it are woken too: the program goes on to use their tensors.
+        for pool in _pools(name, device):
+            library.pool_yield(pool, flags)
+            begun.append(pool)
         yield
     finally:
-        wake(name, timeout=timeout, device=device)
+        for pool in begun:
+            library.pool_wake(pool, milliseconds)
 
 
 def yield_pool(name: str, *, contents: Optional[str] = None, retain: bool = False, device: Optional[int] = None) -> None:
-    """The beginning of yielded(), which wake() ends."""
+    """The beginning of yielded(), which wake() ends. Raises weir.WeirError; the pools of devices before that one are yielded then."""
     flags = _flags(contents, retain)
     for pool in _pools(name, device):
         _library.load().pool_yield(pool, flags)
