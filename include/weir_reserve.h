@@ -30,6 +30,7 @@ typedef struct weir_reservation weir_reservation; /* one claim; owned by the cal
  * that waits has its room within some milliseconds. From then on the claim stands, and others see it. Then waits until the device has this
  * much free memory, and asks neighbours for their unused memory as a request does; where the operating system manages the device's memory,
  * CUDA does not tell how much is free, and the claim is all. What the pools of `w` have reserved there counts as part of the claim.
+ * Claims that wait have no order: a large one may wait on while smaller ones fit.
  * timeout_ms: for both; 0: only what is there at once, and nobody is asked. After an error nothing is claimed.
  * *r: end it with weir_reservation_end(). weir_close() ends those that are left. The child of a fork has no part in it.
  * WEIR_TIMEOUT (the error names who claims how much, or says what the device lacks), WEIR_INVALID (0 bytes, or more than the device has
