@@ -871,6 +871,30 @@ def yield_that_is_refused_on_one_device_leaves_none_yielded():
 
 
 @fact
+def wake_that_fails_on_one_device_wakes_the_other():
+    has(
+        torch(
+            YIELDED
+            + """
+    library.pool("work", 1)
+    weir.torch._sleep._devices = lambda device: [0, 1]
+    last = library.pool_wake
+    failed = []
+    def fail_first(pool, timeout):
+        failed.append(pool)
+        return last(pool, timeout) if len(failed) > 1 else library.pool("none", 1)
+    library.pool_wake = fail_first
+    tell(body)
+    print("then", sum(pool["yielded"] for index in (0, 1) for pool in json.loads(library.stats_json(index))["pools"]))
+    """,
+            WEIR_SIM="devices=2",
+        ),
+        "no pool 'none'",
+        "then 0",
+    )
+
+
+@fact
 def yield_with_a_bad_timeout_is_refused_at_its_beginning():
     has(torch(YIELDED + "    tell(body, timeout=-1)\n    tell(body)\n"), "ValueError None timeout=-1: write seconds", "True returned None")
     assert "True ValueError" not in torch(YIELDED + "    tell(body, timeout=-1)\n")

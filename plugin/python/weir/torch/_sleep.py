@@ -7,7 +7,7 @@ while yielded() only if somebody needs it.
 import ctypes
 import json
 import math
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Iterator, List, Optional
 
 from weir import _library
@@ -83,16 +83,12 @@ def yielded(
     """
     flags, milliseconds = _flags(contents, retain), _milliseconds(timeout)
     library = _library.load()
-    begun: List[ctypes.c_void_p] = []
-    try:
-        # Where one device refuses, the pools of those before it are woken too: the program goes on to use their tensors.
+    # Whichever call fails, all pools that were yielded are woken: the program goes on to use their tensors.
+    with ExitStack() as wakes:
         for pool in _pools(name, device):
             library.pool_yield(pool, flags)
-            begun.append(pool)
+            wakes.callback(library.pool_wake, pool, milliseconds)
         yield
-    finally:
-        for pool in begun:
-            library.pool_wake(pool, milliseconds)
 
 
 def yield_pool(name: str, *, contents: Optional[str] = None, retain: bool = False, device: Optional[int] = None) -> None:
