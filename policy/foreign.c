@@ -21,8 +21,9 @@ static bool is_one_of(const char *text, const char *const words[])
 
 const char *policy_unlimited(const struct policy_key *key)
 {
+    /* A cap, of which `none` is no limit, may be a quota as well. `leave_free: none` leaves nothing. */
     return key->accepts & POLICY_ACCEPTS_ALL     ? "all for no limit"
-           : key->accepts & POLICY_ACCEPTS_NONE  ? "none for no limit"
+           : key->accepts & POLICY_ACCEPTS_QUOTA ? "none for no limit"
            : key->accepts & POLICY_ACCEPTS_NEVER ? "never"
                                                  : NULL;
 }
