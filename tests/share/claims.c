@@ -732,17 +732,25 @@ START_TEST(inherited_claim_is_whole_again_once_the_weir_whose_pool_slept_is_clos
 }
 END_TEST
 
+/* Makes a claim of 300 MiB, and puts an arena with a block of as much to sleep. */
+static weir_reservation *claim_and_sleep(weir_pool **pool, weir_stream **stream, void **ptr)
+{
+    reopen(", backing: arena");
+    ck_assert_int_eq(weir_pool_get(w, "main", 0, NULL, pool), WEIR_OK);
+    *stream = fixture_stream(w, 0, NULL);
+    weir_reservation *r = claim(MIB(300));
+    ck_assert_int_eq(weir_pool_malloc(*pool, ptr, MIB(300), weir_stream_handle(*stream)), WEIR_OK);
+    ck_assert_int_eq(weir_pool_sleep(*pool, WEIR_SLEEP_DISCARD, LONG_MS, NULL, NULL), WEIR_OK);
+    return r;
+}
+
 /* The pool gave up a claim that has ended since, and a call of its wake fails: the claim that was made meanwhile is another one. */
 START_TEST(wake_that_fails_gives_up_no_more_than_it_claimed)
 {
     weir_pool *pool;
+    weir_stream *stream;
     void *ptr;
-    reopen(", backing: arena");
-    ck_assert_int_eq(weir_pool_get(w, "main", 0, NULL, &pool), WEIR_OK);
-    weir_stream *stream = fixture_stream(w, 0, NULL);
-    weir_reservation *r = claim(MIB(300));
-    ck_assert_int_eq(weir_pool_malloc(pool, &ptr, MIB(300), weir_stream_handle(stream)), WEIR_OK);
-    ck_assert_int_eq(weir_pool_sleep(pool, WEIR_SLEEP_DISCARD, LONG_MS, NULL, NULL), WEIR_OK);
+    weir_reservation *r = claim_and_sleep(&pool, &stream, &ptr);
     ck_assert_uint_eq(all_claims(), 0);
     weir_reservation_end(r);
     r = claim(MIB(300));
@@ -765,13 +773,9 @@ START_TEST(wake_that_a_reload_leaves_no_room_for_names_leave_free)
     char path[128];
     weir_error error = WEIR_ERROR_INIT;
     weir_pool *pool;
+    weir_stream *stream;
     void *ptr;
-    reopen(", backing: arena");
-    ck_assert_int_eq(weir_pool_get(w, "main", 0, NULL, &pool), WEIR_OK);
-    weir_stream *stream = fixture_stream(w, 0, NULL);
-    weir_reservation *r = claim(MIB(300));
-    ck_assert_int_eq(weir_pool_malloc(pool, &ptr, MIB(300), weir_stream_handle(stream)), WEIR_OK);
-    ck_assert_int_eq(weir_pool_sleep(pool, WEIR_SLEEP_DISCARD, LONG_MS, NULL, NULL), WEIR_OK);
+    weir_reservation *r = claim_and_sleep(&pool, &stream, &ptr);
     snprintf(path, sizeof path, "%s/policy", base);
     run("echo '{ weir: 1, defaults: { pool: main }, pools: { main: { devices: [0], backing: arena, cache: off, small_below: 0, "
         "leave_free: 800MiB }, rest: { devices: [0] } } }' > %s", path);
